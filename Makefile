@@ -1,0 +1,59 @@
+# Two commands do everything: `make demo` shows it, `make test` proves it.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PYTEST_WORKERS ?= 2
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+          --no-header --no-annotate --no-emit-index-url
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format lock clean bench
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.runtime  ## Sync this repository's history and a dozen demo connections, live
+	@$(BIN)/syncline up --demo
+
+test: $(VENV)/.dev  ## Run the whole suite against real Postgres
+	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+check: $(VENV)/.dev  ## Formatter, linter, types, import contracts
+	@$(BIN)/ruff format --check src tests bench
+	@$(BIN)/ruff check src tests bench
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.dev  ## Format the code and mend what the linter can
+	@$(BIN)/ruff format src tests bench
+	@$(BIN)/ruff check --fix src tests bench
+
+bench: $(VENV)/.dev  ## Measure jobs and connections per second, once
+	@$(BIN)/python bench/throughput.py
+
+lock: $(VENV)/.dev  ## Resolve the dependencies anew (hashes, no addresses)
+	@$(BIN)/pip install --quiet uv
+	@$(COMPILE) --extra build pyproject.toml -o requirements.lock
+	@$(COMPILE) --all-extras -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+clean:  ## Remove what the commands above built (never your data)
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "Syncline needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) \
+	    || { echo "Python's venv module is missing; on Debian: apt install python3-venv"; rm -rf $(VENV); exit 1; }
+
+$(VENV)/.runtime: $(VENV)/bin/python requirements.lock pyproject.toml
+	@echo "Installing into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python requirements-dev.lock pyproject.toml
+	@echo "Installing into $(VENV), with the development tools …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/.runtime

@@ -1,0 +1,95 @@
+"""The only source of time and chance: the database's clock, or a test's.
+
+A pass of the engine asks `now` once, inside its transaction, and hands it down. Pauses and
+deadlines inside a process count real monotonic time, also under an injected clock.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
+from uuid import UUID
+
+
+class Queryable(Protocol):
+    async def database_time(self) -> datetime: ...
+
+
+class Clock(Protocol):
+    async def now(self, tx: Queryable) -> datetime: ...
+
+
+class DatabaseClock:
+    """The server's own time, so that hosts whose clocks disagree behave alike."""
+
+    async def now(self, tx: Queryable) -> datetime:
+        return await tx.database_time()
+
+
+class InjectedClock:
+    """A callable that returns an aware datetime, for tests and simulations."""
+
+    def __init__(self, read: Callable[[], datetime]) -> None:
+        self._read = read
+
+    async def now(self, tx: Queryable) -> datetime:  # noqa: ARG002  (the other clock needs it)
+        now = self._read()
+        if now.tzinfo is None:
+            raise ValueError("the injected clock returned a time without a zone")
+        return now.astimezone(UTC)
+
+
+def clock_from(read: Callable[[], datetime] | None) -> Clock:
+    return DatabaseClock() if read is None else InjectedClock(read)
+
+
+Rng = random.Random
+
+
+class Dice:
+    """Chance: a roll is a number in [0, 1)."""
+
+    def __init__(self, rng: Rng | None = None) -> None:
+        self._rng = rng or Rng()
+
+    def roll(self) -> float:
+        return self._rng.random()
+
+
+def monotonic() -> float:
+    """Seconds that never go back, for deadlines inside this process."""
+    return time.monotonic()
+
+
+async def pause(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+class IdMaker:
+    """Makes time-ordered ids (UUID version 7) that strictly increase within a process.
+
+    The 74 bits below the millisecond start at random and then count up, so ids made in the same
+    millisecond, or after the host's clock went back, still increase.
+    """
+
+    def __init__(self) -> None:
+        self._milliseconds = 0
+        self._tail = 0
+
+    def __call__(self) -> UUID:
+        milliseconds = time.time_ns() // 1_000_000
+        if milliseconds > self._milliseconds:
+            self._milliseconds = milliseconds
+            self._tail = random.getrandbits(73)  # the top bit stays free to count into
+        else:
+            self._tail += 1 + random.getrandbits(32)
+            if self._tail >> 74:
+                self._milliseconds += 1
+                self._tail = random.getrandbits(73)
+        high, low = self._tail >> 62, self._tail & ((1 << 62) - 1)
+        return UUID(int=self._milliseconds << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low)
+
+
+new_id = IdMaker()

@@ -1,0 +1,1 @@
+"""Built-in connectors, one file per provider."""

@@ -1,0 +1,1 @@
+"""Action: the loops that schedule, run, settle and recover."""

@@ -1,0 +1,103 @@
+"""One attempt: call the connector with the effective cursor and check the page it returns."""
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from syncline.model import Connection, SyncResult
+from syncline.policy.cursor import effective_cursor
+from syncline.sdk.connector import Connector
+from syncline.sdk.jsontext import decode_json
+from syncline.sdk.page import Page, PageLimits, read_page
+from syncline.store.claims import Claim
+
+T = TypeVar("T")
+
+MANY_SIGNALS = 1000  # more than these are checked in a thread, so that the loop goes on
+
+
+async def attempt(
+    connector: Connector, claim: Claim, limits: PageLimits, threads: "Threads"
+) -> Page:
+    """Return the connector's page, checked; raise whatever kept it from being had."""
+    connection = read_claimed_connection(claim)
+    stored = connection.metadata.get("sync")
+    cursor = effective_cursor(
+        claim.job_type,
+        decode_json(claim.cursor, where="the job's cursor"),
+        stored.get("cursor") if isinstance(stored, dict) else None,
+    )
+    if inspect.iscoroutinefunction(connector.sync):
+        result = await connector.sync(connection, cursor)
+    else:
+        result = await threads.run(lambda: connector.sync(connection, cursor))
+        if inspect.isawaitable(result):
+            result = await result
+    if isinstance(result, SyncResult) and _is_cheap(result.signals):
+        return read_page(result, cursor=cursor, limits=limits)
+    return await threads.run(lambda: read_page(result, cursor=cursor, limits=limits))
+
+
+def read_claimed_connection(claim: Claim) -> Connection:
+    """Return the connection as its connector sees it; what is no object counts as an empty one."""
+    config = decode_json(claim.config, where="the connection's config")
+    metadata = decode_json(claim.metadata, where="the connection's metadata")
+    return Connection(
+        id=claim.connection_id,
+        tenant_id=claim.tenant_id,
+        provider_slug=claim.provider_slug,
+        external_id=claim.external_id,
+        status=claim.connection_status,
+        config=config if isinstance(config, dict) else {},
+        metadata=metadata if isinstance(metadata, dict) else {},
+    )
+
+
+def _is_cheap(signals: Any) -> bool:
+    """Return whether checking the signals takes next to no time and runs no foreign code."""
+    return isinstance(signals, list | tuple) and len(signals) <= MANY_SIGNALS
+
+
+class Threads:
+    """Threads of one attempt; they cannot be stopped, and never hold up an exit."""
+
+    def __init__(self, on_idle: Callable[[], None]) -> None:
+        self.alive = 0
+        self._on_idle = on_idle
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Return what the function returns, called in a thread of its own."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
+
+        def deliver(result: T | None, error: BaseException | None) -> None:
+            self.alive -= 1
+            if not done.done():
+                done.set_result((result, error))
+            if not self.alive:
+                self._on_idle()
+
+        def work() -> None:
+            result: T | None = None
+            failure: BaseException | None = None
+            try:
+                result = function()
+            except BaseException as error:
+                failure = error
+            try:
+                loop.call_soon_threadsafe(deliver, result, failure)
+            except RuntimeError:
+                pass  # the loop has closed; nobody waits any more
+
+        context = contextvars.copy_context()
+        threading.Thread(
+            target=context.run, args=(work,), daemon=True, name="syncline-connector"
+        ).start()
+        self.alive += 1
+        result, failure = await done
+        if failure is not None:
+            raise failure
+        return result  # type: ignore[return-value]  # without a failure there is a result

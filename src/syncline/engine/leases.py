@@ -1,0 +1,104 @@
+"""Leases: renewed while their jobs run, taken over where nobody renews them any more."""
+
+from collections import Counter
+from datetime import timedelta
+from uuid import uuid4
+
+from syncline.clock import Clock, monotonic
+from syncline.engine.runs import Runs
+from syncline.engine.settlement import Settlement, Settler
+from syncline.policy.outcome import Lapsed
+from syncline.settings import ExecutorSettings
+from syncline.store import claims
+from syncline.store.claims import Claim, Lease
+from syncline.store.pool import Pool
+from syncline.telemetry import Telemetry
+
+WATCH_EVERY = timedelta(seconds=0.2)
+REAP_EVERY = timedelta(seconds=1.5)
+LARGEST_REAP = 500
+
+
+class LeaseKeeper:
+    """Renews the leases of this process, over a connection that no work can keep busy."""
+
+    def __init__(
+        self, pool: Pool, runs: Runs, settings: ExecutorSettings, clock: Clock, telemetry: Telemetry
+    ) -> None:
+        self._pool = pool
+        self._runs = runs
+        self._settings = settings
+        self._clock = clock
+        self._telemetry = telemetry
+
+    async def renew(self) -> timedelta:
+        """Renew what runs; stop what is no longer ours."""
+        held = self._runs.unsettled()
+        if held:
+            asked = monotonic()
+            async with self._pool.transaction() as tx:
+                now = await self._clock.now(tx)
+                ours = await claims.renew(
+                    tx,
+                    [(run.claim.id, run.claim.lease_token) for run in held],
+                    expires_at=now + self._settings.lease,
+                )
+            for run in held:
+                if run.claim.id in ours:
+                    run.lease_confirmed = asked
+            for run in self._runs.lose(run.claim.id for run in held if run.claim.id not in ours):
+                self._telemetry.job_fenced(run.claim.provider_slug)
+        return self._settings.lease / 3
+
+    async def watch(self) -> timedelta:
+        """Stop what runs too long, or longer than its lease could be kept."""
+        self._runs.stop_overdue(
+            max_run_seconds=self._settings.max_run_seconds,
+            lease_seconds=self._settings.lease_seconds,
+        )
+        return WATCH_EVERY
+
+
+class Reaper:
+    """Returns jobs to the queue whose worker has died, counting the attempt."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        settings: ExecutorSettings,
+        clock: Clock,
+        settler: Settler,
+        telemetry: Telemetry,
+    ) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._clock = clock
+        self._settler = settler
+        self._telemetry = telemetry
+
+    async def step(self) -> timedelta:
+        more = await self.reap() == LARGEST_REAP
+        return timedelta() if more else REAP_EVERY
+
+    async def reap(self) -> int:
+        """Return how many lapsed leases were found.
+
+        They are first taken over under a token of our own, which fences their workers, and then
+        settled like any other attempt: connections are locked before jobs here too.
+        """
+        async with self._pool.transaction() as tx:
+            now = await self._clock.now(tx)
+            lapsed = await claims.take_over(
+                tx,
+                limit=LARGEST_REAP,
+                lease_duration=self._settings.lease,
+                lease=Lease(uuid4(), now, now + self._settings.lease),
+            )
+        waiting: list[Claim] = lapsed
+        while waiting:
+            group = {claim.connection_id: claim for claim in reversed(waiting)}
+            await self._settler.settle([Settlement(claim, Lapsed()) for claim in group.values()])
+            waiting = [claim for claim in waiting if group[claim.connection_id] is not claim]
+        for provider, count in Counter(claim.provider_slug for claim in lapsed).items():
+            self._telemetry.jobs_reaped(provider, count)
+        return len(lapsed)

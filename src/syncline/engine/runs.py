@@ -1,0 +1,122 @@
+"""What runs in this process: slots, deadlines, and the leases that the runs depend on."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from syncline.clock import monotonic
+from syncline.engine.attempt import Threads
+from syncline.policy.outcome import Ending, Interrupted, Raised
+from syncline.store.claims import Claim
+
+SUSPECT_LAPSES = 2  # a job whose lease lapsed so often in a row may be what kills workers
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A claimed job in this process; it holds a slot until it is settled and nothing of it runs."""
+
+    claim: Claim
+    threads: Threads
+    began: float = field(default_factory=monotonic)
+    lease_confirmed: float = field(default_factory=monotonic)
+    task: "asyncio.Task[Ending] | None" = None
+    ending: Ending | None = None
+    ended: float = 0
+    is_settled: bool = False
+
+    @property
+    def is_alive(self) -> bool:
+        return self.threads.alive > 0 or (self.task is not None and not self.task.done())
+
+    def stop(self) -> None:
+        """Ask the connector to stop; a thread of its own goes on unheard."""
+        if self.task is not None:
+            self.task.cancel()
+
+
+class Runs:
+    """The runs of one process, by job."""
+
+    def __init__(self, on_ended: Callable[[Run], None], on_room: Callable[[], None]) -> None:
+        self._runs: dict[UUID, Run] = {}
+        self._on_ended = on_ended
+        self._on_room = on_room
+        self._unsettled = 0
+        self._all_settled = asyncio.Event()
+        self._all_settled.set()
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @property
+    def suspects(self) -> int:
+        return sum(run.claim.lapses >= SUSPECT_LAPSES for run in self._runs.values())
+
+    def unsettled(self) -> list[Run]:
+        return [run for run in self._runs.values() if not run.is_settled]
+
+    def add(self, claim: Claim) -> Run:
+        run = Run(claim, Threads(on_idle=lambda: self.free(run)))
+        self._runs[claim.id] = run
+        self._unsettled += 1
+        self._all_settled.clear()
+        return run
+
+    def end(self, run: Run, ending: Ending) -> None:
+        """Take an ending; only the first counts."""
+        if run.ending is None:
+            run.ending = ending
+            run.ended = monotonic()
+            self._on_ended(run)
+
+    def settled(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            run.is_settled = True
+            self._unsettled -= 1
+            self.free(run)
+        if not self._unsettled:
+            self._all_settled.set()
+
+    def free(self, run: Run) -> None:
+        """Give the slot back once the run is settled and nothing of it is left."""
+        if run.is_settled and not run.is_alive and self._runs.get(run.claim.id) is run:
+            del self._runs[run.claim.id]
+            self._on_room()
+
+    def lose(self, job_ids: Iterable[UUID]) -> list[Run]:
+        """Stop the runs whose jobs are no longer ours; nothing will be written for them."""
+        lost = []
+        for job_id in job_ids:
+            run = self._runs.get(job_id)
+            if run is not None and run.ending is None:
+                run.ending = Interrupted()
+                lost.append(run)
+                run.stop()
+        self.settled(lost)
+        return lost
+
+    def stop_overdue(self, *, max_run_seconds: float, lease_seconds: float) -> None:
+        """End the runs that took too long, and those whose lease could not be kept.
+
+        Where the database cannot be reached, a lease is counted by this process's own clock:
+        another worker may have the job by now, and the provider must not be called twice.
+        """
+        now = monotonic()
+        for run in self.unsettled():
+            if run.ending is not None:
+                continue
+            if now - run.began >= max_run_seconds:
+                timeout = TimeoutError(f"ran longer than max_run_seconds ({max_run_seconds:g})")
+                self.end(run, Raised(timeout))
+                run.stop()
+            elif now - run.lease_confirmed >= lease_seconds:
+                self.interrupt(run)
+
+    def interrupt(self, run: Run) -> None:
+        self.end(run, Interrupted())
+        run.stop()
+
+    async def wait_until_settled(self) -> None:
+        await self._all_settled.wait()

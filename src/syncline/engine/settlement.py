@@ -1,0 +1,205 @@
+"""Settle attempts: one transaction closes the jobs, stores their signals, keeps their cursors,
+moves their connections and queues what comes next; or none of it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from syncline.clock import Clock, Dice, new_id
+from syncline.model import ConnectionStatus, JobStatus, JobType
+from syncline.policy.outcome import (
+    Cancelled,
+    Ending,
+    Failed,
+    FailureRules,
+    Outcome,
+    Released,
+    Retry,
+    Succeeded,
+    judge,
+)
+from syncline.settings import Settings
+from syncline.store import connections, jobs, signals
+from syncline.store.claims import Claim
+from syncline.store.jobs import Closing, FollowUp, Mark
+from syncline.store.pool import Pool, Transaction, expect
+from syncline.store.schedule import rfc3339
+
+ACTIVE = ConnectionStatus.ACTIVE
+
+
+@dataclass(slots=True)
+class Settlement:
+    """An attempt to be settled, and, once judged and written, what became of it."""
+
+    claim: Claim
+    ending: Ending
+    outcome: Outcome | None = None
+    connection_is_active: bool = False
+    mark: Mark | None = None
+    follow_ups: list[FollowUp] = field(default_factory=list)
+    settled_at: datetime | None = None
+
+    @property
+    def wait(self) -> timedelta | None:
+        """How long the job has to wait for its next attempt, where it has to."""
+        if isinstance(self.outcome, Retry) and self.outcome.retry_after and self.settled_at:
+            return self.outcome.retry_after - self.settled_at
+        return None
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the job was no longer ours, so that nothing was written for it."""
+        return self.mark is None
+
+
+class Settler:
+    def __init__(self, pool: Pool, settings: Settings, clock: Clock, dice: Dice) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._clock = clock
+        self._dice = dice
+
+    async def settle(self, group: Sequence[Settlement]) -> None:
+        """Settle attempts of different connections in one transaction."""
+        async with self._pool.transaction() as tx:
+            locked = await connections.lock(tx, [one.claim.connection_id for one in group])
+            now = await self._clock.now(tx)
+            present = [one for one in group if one.claim.connection_id in locked]
+            for one in present:
+                one.settled_at, one.outcome = now, self._judge(one, now)
+                one.connection_is_active = locked[one.claim.connection_id].status == ACTIVE
+                one.follow_ups = []
+            marks = await jobs.close(tx, [close_job(one, now) for one in present])
+            for one in group:
+                one.mark = marks.get(one.claim.id)
+            held = [one for one in present if not one.is_fenced]
+            await _store_pages(tx, held, now)
+            await _move_connections(tx, held, now)
+            await _queue_follow_ups(tx, held, now)
+
+    def _judge(self, one: Settlement, now: datetime) -> Outcome:
+        rules = FailureRules(
+            self._settings.rate_limit.backoff(one.claim.provider_slug),
+            self._settings.executor.max_attempts,
+        )
+        return judge(
+            one.ending,
+            rules,
+            attempts=one.claim.attempts,
+            lapses=one.claim.lapses,
+            now=now,
+            roll=self._dice.roll(),
+        )
+
+
+def close_job(one: Settlement, now: datetime) -> Closing:
+    """Return the row that the outcome leaves behind."""
+    claim = one.claim
+    closing = Closing(claim.id, claim.lease_token, JobStatus.QUEUED, claim.attempts)
+    match one.outcome:
+        case Succeeded():
+            closing.status = JobStatus.SUCCEEDED
+        case Retry(error, _, retry_after, lapses):
+            closing.attempts += 1
+            closing.error, closing.retry_after, closing.lapses = error, retry_after, lapses
+        case Failed(error, lapses=lapses):
+            closing.status, closing.attempts = JobStatus.FAILED, claim.attempts + 1
+            closing.error, closing.lapses = error, lapses
+        case Released():
+            closing.lapses = claim.lapses
+        case Cancelled():
+            closing.status = JobStatus.CANCELLED
+            closing.counts_as_last = claim.attempts > 0
+    if closing.status == JobStatus.QUEUED and not one.connection_is_active:
+        closing.status, closing.retry_after = JobStatus.CANCELLED, None
+    if closing.status != JobStatus.QUEUED:
+        closing.finished_at = now
+    return closing
+
+
+async def _store_pages(tx: Transaction, held: Sequence[Settlement], now: datetime) -> None:
+    columns = signals.Columns()
+    cursors: list[tuple[UUID, str]] = []
+    for one in held:
+        if isinstance(one.outcome, Succeeded):
+            page = one.outcome.page
+            columns.add(one.claim, page, [new_id() for _ in range(len(page))])
+            if page.next_cursor is not None:
+                cursors.append((one.claim.connection_id, page.next_cursor))
+    if columns.ids:
+        await signals.insert(tx, columns)
+    if cursors:
+        expect(await connections.save_cursors(tx, cursors, now=now), len(cursors), "cursors")
+
+
+async def _move_connections(tx: Transaction, held: Sequence[Settlement], now: datetime) -> None:
+    """Take connections out of `active` whose job ended for good, with their queued jobs."""
+    moves: list[tuple[UUID, str, str | None]] = []
+    for one in held:
+        match one.outcome:
+            case Failed(connection_status=status) if status and one.connection_is_active:
+                reason = json.dumps(_reason(one, one.outcome, now))
+                moves.append((one.claim.connection_id, status, reason))
+                one.connection_is_active = False
+    if moves:
+        expect(await connections.set_status(tx, moves, now=now), len(moves), "statuses")
+        await jobs.cancel_queued(tx, [move[0] for move in moves], now=now)
+    unrun = [one.claim.connection_id for one in held if isinstance(one.outcome, Cancelled)]
+    if unrun:
+        await connections.look_at_once(tx, unrun)
+
+
+async def _queue_follow_ups(tx: Transaction, held: Sequence[Settlement], now: datetime) -> None:
+    for one in held:
+        one.follow_ups = list(_follow_ups(one))
+    follow_ups = [job for one in held for job in one.follow_ups]
+    if follow_ups:
+        touched = await jobs.enqueue_follow_ups(tx, follow_ups, now=now)
+        expect(touched, len(follow_ups), "follow-ups")
+
+
+def _follow_ups(one: Settlement) -> list[FollowUp]:
+    """Return what is to be queued next: the rest of the pages, and the one more asked for."""
+    claim, mark = one.claim, one.mark
+    jobs_by_type: dict[str, FollowUp] = {}
+    if isinstance(one.outcome, Succeeded) and one.outcome.page.has_more:
+        jobs_by_type[JobType.INCREMENTAL] = _follow_up(
+            one, JobType.INCREMENTAL, claim.priority, one.outcome.page.next_cursor
+        )
+    ended = isinstance(one.outcome, Succeeded) or (
+        isinstance(one.outcome, Failed) and one.connection_is_active
+    )
+    if ended and mark is not None and mark.priority is not None:
+        again = _follow_up(one, claim.job_type, mark.priority, mark.cursor)
+        if more := jobs_by_type.get(claim.job_type):
+            # A cursor left by a full pass is the one that is behind; it leads to both ends.
+            again.cursor = mark.cursor or more.cursor
+            again.priority = max(again.priority, more.priority)
+        jobs_by_type[claim.job_type] = again
+    return list(jobs_by_type.values())
+
+
+def _follow_up(one: Settlement, job_type: str, priority: int, cursor: str | None) -> FollowUp:
+    claim = one.claim
+    return FollowUp(
+        id=new_id(),
+        tenant_id=claim.tenant_id,
+        provider_slug=claim.provider_slug,
+        connection_id=claim.connection_id,
+        job_type=job_type,
+        priority=priority,
+        cursor=cursor,
+        status=JobStatus.QUEUED if one.connection_is_active else JobStatus.CANCELLED,
+    )
+
+
+def _reason(one: Settlement, outcome: Failed, now: datetime) -> dict[str, Any]:
+    return {
+        "why": outcome.reason or outcome.error_class,
+        "since": rfc3339(now),
+        "evidence": {"job_id": str(one.claim.id), "error": json.loads(outcome.error)},
+    }

@@ -1,0 +1,41 @@
+"""A notification that shortens a pause; polling stays the truth, losing one costs time only."""
+
+import hashlib
+from collections.abc import Callable
+from datetime import timedelta
+
+from syncline.store.pool import Listener, Transaction
+
+CHECK_EVERY = timedelta(seconds=5)
+
+
+class Wakeup:
+    """LISTEN and NOTIFY on a channel named for the schema; without an address, nothing at all."""
+
+    def __init__(self, listen_url: str | None, schema: str) -> None:
+        self.is_on = listen_url is not None
+        # A hash, because a schema's name may be longer than a channel's.
+        self._channel = f"syncline_{hashlib.sha256(schema.encode()).hexdigest()[:16]}"
+        self._listener = Listener(listen_url or "", self._channel, self._on_notification)
+        self._heard: Callable[[], None] | None = None
+
+    async def notify(self, tx: Transaction) -> None:
+        """Tell the workers, once this transaction commits, that something may be due."""
+        if self.is_on:
+            await tx.notify(self._channel)
+
+    def on_heard(self, heard: Callable[[], None]) -> None:
+        self._heard = heard
+
+    async def step(self) -> timedelta:
+        """Keep one connection listening."""
+        if await self._listener.keep_listening():
+            self._on_notification()  # what came while nobody listened
+        return CHECK_EVERY
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _on_notification(self) -> None:
+        if self._heard is not None:
+            self._heard()

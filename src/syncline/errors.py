@@ -1,0 +1,67 @@
+"""What can go wrong, and what each error asks the engine to do.
+
+SyncError                 raised by a connector
+├── RateLimited           wait, at least as long as the provider asked
+├── Transient             try again with backoff
+├── Unauthorized          stop until somebody signs in again (needs_reauth)
+└── Permanent             stop until somebody looks (error)
+
+ContractError             a connector returned what cannot be stored; retried with backoff
+SettingsError             a setting is out of bounds (a ValueError)
+SchemaError               the database's schema is missing, older, or breaks this version
+EmbeddedError             the embedded Postgres cannot be started
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class SyncError(Exception):
+    """What a connector raises when a page cannot be had."""
+
+    def __init__(self, message: str = "", *, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+
+class RateLimited(SyncError):
+    """The provider asks for a pause; the hint, where given, is the least to wait."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        retry_after_seconds: float | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message, details=details)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Transient(SyncError):
+    """A passing fault: the same call may succeed later."""
+
+
+class Unauthorized(SyncError):
+    """The credentials are no longer accepted."""
+
+
+class Permanent(SyncError):
+    """No retry can help until somebody changes something."""
+
+
+class ContractError(Exception):
+    """A connector returned something that cannot be stored; names the field and the reason."""
+
+
+class SettingsError(ValueError):
+    """A setting is out of bounds; one line names it, its value and its bounds."""
+
+
+class SchemaError(RuntimeError):
+    """The database's schema does not fit this version; one line says what to do."""
+
+
+class EmbeddedError(RuntimeError):
+    """The embedded Postgres cannot be used; the message says why and what to do."""

@@ -1,0 +1,109 @@
+"""The nouns: connections, jobs, signals, and the values their columns may hold."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+
+class ConnectionStatus(StrEnum):
+    ACTIVE = "active"
+    PAUSED = "paused"
+    NEEDS_REAUTH = "needs_reauth"
+    ERROR = "error"
+    REVOKED = "revoked"
+
+
+class JobType(StrEnum):
+    INCREMENTAL = "incremental"
+    FULL = "full"
+    WEBHOOK = "webhook"
+
+
+class JobStatus(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    COMPLETED = "completed"  # read as succeeded; the engine never writes it
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+PENDING = (JobStatus.QUEUED, JobStatus.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One tenant's authorised link to one provider; what gets scheduled."""
+
+    id: UUID
+    tenant_id: str
+    provider_slug: str
+    external_id: str
+    status: str
+    config: Any
+    metadata: Any
+    status_reason: Any = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    credentials: Any = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One intended sync of one connection; `attempts` counts prior failures."""
+
+    id: UUID
+    tenant_id: str
+    provider_slug: str
+    connection_id: UUID
+    job_type: str
+    status: str
+    priority: int
+    attempts: int
+    scheduled_at: datetime
+    retry_after: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    cursor: Any
+    error: Any
+    slot_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSignal:
+    """A signal as it stands in the database."""
+
+    id: UUID
+    tenant_id: str
+    provider_slug: str
+    connection_id: UUID
+    job_id: UUID | None
+    kind: str
+    occurred_at: datetime
+    received_at: datetime
+    payload: Any
+    dedupe_key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One normalised event from a provider."""
+
+    kind: str
+    occurred_at: datetime
+    payload: Mapping[str, Any]
+    dedupe_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """A page: what a connector's `sync` returns."""
+
+    signals: Iterable[Signal] = ()
+    next_cursor: Any = None
+    has_more: bool = False

@@ -1,0 +1,197 @@
+"""What an attempt came to, and what it means for the job and its connection."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, assert_never
+
+from syncline.errors import ContractError, Permanent, RateLimited, SyncError, Unauthorized
+from syncline.model import ConnectionStatus
+from syncline.policy.backoff import Backoff, read_hint
+from syncline.sdk.jsontext import encode_json
+from syncline.sdk.page import Page
+
+MAX_MESSAGE_BYTES = 2000
+MAX_DETAILS_BYTES = 1000
+LAPSES_TO_FAIL = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The connector raised, or what it returned cannot be stored."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Stopped through no fault of its own: the process leaves, or its lease could not be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unrun:
+    """Claimed for a connection that is not active."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lapsed:
+    """Its worker stopped renewing the lease."""
+
+
+Ending = Page | Raised | Interrupted | Unrun | Lapsed
+"""How an attempt ended, before it is judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    page: Page
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Back to the queue, counted; `lapses` is the number of lost leases in a row."""
+
+    error: str
+    error_class: str
+    retry_after: datetime | None
+    lapses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Ended for good; the connection follows where `connection_status` says so."""
+
+    error: str
+    error_class: str
+    connection_status: ConnectionStatus | None = None
+    reason: str | None = None
+    lapses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Back to the queue as it was, eligible at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Ended unrun."""
+
+
+Outcome = Succeeded | Retry | Failed | Released | Cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRules:
+    backoff: Backoff
+    max_attempts: int | None
+
+
+def judge(
+    ending: Ending, rules: FailureRules, *, attempts: int, lapses: int, now: datetime, roll: float
+) -> Outcome:
+    """Return what an attempt came to; `attempts` and `lapses` count those before it."""
+    match ending:
+        case Page():
+            return Succeeded(ending)
+        case Raised(error):
+            return judge_failure(error, rules, attempts=attempts, now=now, roll=roll)
+        case Lapsed():
+            return judge_lapse(rules.backoff, attempts=attempts, lapses=lapses, now=now, roll=roll)
+        case Interrupted():
+            return Released()
+        case Unrun():
+            return Cancelled()
+        case _:
+            assert_never(ending)
+
+
+def judge_failure(
+    error: BaseException, rules: FailureRules, *, attempts: int, now: datetime, roll: float
+) -> Retry | Failed:
+    """Return what the error of an attempt asks for."""
+    kind = type(error).__name__ if isinstance(error, SyncError | ContractError) else "Unexpected"
+    if isinstance(error, TimeoutError):
+        kind = "Timeout"
+    message = _message(error)
+    hint = read_hint(error.retry_after_seconds) if isinstance(error, RateLimited) else None
+    hinted = hint is not None and hint >= rules.backoff.exponential(attempts)
+    record = describe_error(
+        kind,
+        message,
+        attempt=attempts + 1,
+        now=now,
+        hint=hint,
+        hinted=hinted,
+        details=error.details if isinstance(error, SyncError) else None,
+    )
+    if isinstance(error, Permanent):
+        return Failed(record, kind, ConnectionStatus.ERROR, reason=message)
+    if isinstance(error, Unauthorized):
+        return Failed(record, kind, ConnectionStatus.NEEDS_REAUTH, reason=message)
+    if rules.max_attempts is not None and attempts + 1 >= rules.max_attempts:
+        return Failed(record, kind)
+    return Retry(record, kind, now + rules.backoff.delay(attempts, roll, hint))
+
+
+def judge_lapse(
+    backoff: Backoff, *, attempts: int, lapses: int, now: datetime, roll: float
+) -> Retry | Failed:
+    """Return what a lapsed lease asks for; `lapses` counts those in a row before it."""
+    lapses += 1
+    message = f"the worker's lease lapsed ({lapses} in a row)"
+    record = describe_error("LeaseLapsed", message, attempt=attempts + 1, now=now)
+    if lapses >= LAPSES_TO_FAIL:
+        return Failed(record, "LeaseLapsed", ConnectionStatus.ERROR, message, lapses)
+    wait = backoff.delay(attempts, roll) if lapses > 1 else timedelta()
+    return Retry(record, "LeaseLapsed", now + wait if wait else None, lapses)
+
+
+def describe_error(
+    kind: str,
+    message: str,
+    *,
+    attempt: int,
+    now: datetime,
+    hint: timedelta | None = None,
+    hinted: bool = False,
+    details: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the error as it is stored on the job: JSON of at most 4 kB."""
+    record: dict[str, Any] = {
+        "class": kind,
+        "message": storable_text(message, MAX_MESSAGE_BYTES),
+        "attempt": attempt,
+        "time": now.isoformat().replace("+00:00", "Z"),
+    }
+    if hint is not None:
+        record |= {"hint": hint.total_seconds(), "hinted": hinted}
+    if details is not None:
+        record["details"] = _storable_details(details)
+    return json.dumps(record, ensure_ascii=False)
+
+
+def storable_text(text: str, limit: int) -> str:
+    """Return text without what Postgres or JSON cannot hold, cut to a number of bytes."""
+    clean = text[:limit].replace("\0", "�").encode(errors="replace")
+    return clean[:limit].decode(errors="ignore")
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, TimeoutError) and not str(error):
+        return "timed out"
+    try:
+        text = str(error)
+    except Exception:  # whatever a connector's own exception does, the job must get its error
+        text = "(its message cannot be shown)"
+    if isinstance(error, SyncError | ContractError):
+        return text
+    return f"{type(error).__name__}: {text}"
+
+
+def _storable_details(details: Mapping[str, Any]) -> Any:
+    try:
+        return json.loads(encode_json(dict(details), limit=MAX_DETAILS_BYTES, where="details"))
+    except (ContractError, TypeError, ValueError) as error:
+        return {"omitted": storable_text(str(error), 200)}

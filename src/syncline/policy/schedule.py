@@ -1,0 +1,214 @@
+"""When a connection runs next: interval, jitter and slot, decided from values alone."""
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from uuid import UUID
+
+MINIMUM_INTERVAL_SECONDS = 60
+# Beyond these, adding an interval could leave what a datetime can hold.
+EARLIEST, LATEST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
+INTEGER = re.compile(r"\d{1,9}")
+UTC_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|\+00:00)")
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRules:
+    """The scheduler's settings, as the policy needs them."""
+
+    default_interval: timedelta
+    maximum_interval: timedelta
+    jitter_pct_min: Decimal
+    jitter_pct_max: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSync:
+    """What `connections.metadata` says, unread: kinds of JSON, and values as JSON text."""
+
+    metadata_kind: str | None
+    sync_kind: str | None
+    interval_seconds: str | None
+    next_run_at: str | None
+    last_jitter_seconds: str | None
+    first_activated_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A bad value that counts as absent."""
+
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncOptions:
+    """`metadata.sync` once read; bad values are left out and complained about."""
+
+    interval: timedelta
+    interval_is_bad: bool
+    first_activated_at: datetime | None
+    complaints: tuple[Complaint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    due_at: datetime
+    next_run_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A connection that may be due, as the tick has locked and read it."""
+
+    connection_id: UUID
+    tenant_id: str
+    provider_slug: str
+    created_at: datetime
+    last_finished_at: datetime | None
+    has_pending_job: bool
+    stored: StoredSync
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """The decision of a tick for one connection."""
+
+    connection_id: UUID
+    tenant_id: str
+    provider_slug: str
+    interval: timedelta
+    slot_at: datetime
+    next_due_at: datetime
+    jitter_seconds: int
+    scheduled_at: datetime
+    next_run_at: datetime
+    look_again_at: datetime
+    last_finished_at: datetime | None
+
+
+def next_slot_at(candidate: Candidate, options: SyncOptions, now: datetime) -> datetime:
+    """Return when the connection's next run is due, leaving jitter aside."""
+    if candidate.last_finished_at is None:
+        return now
+    return plan_slot(candidate.last_finished_at, options.interval, now).due_at
+
+
+def plan_run(
+    candidate: Candidate, options: SyncOptions, rules: ScheduleRules, now: datetime, roll: float
+) -> RunPlan:
+    """Return the run of a connection that is due."""
+    interval = options.interval
+    jitter_seconds = sample_jitter(interval, rules, roll)
+    jitter = timedelta(seconds=jitter_seconds)
+    if candidate.last_finished_at is None:
+        reference = options.first_activated_at or candidate.created_at
+        slot, scheduled_at, look_again_at = (
+            Slot(now, next_run_at=reference + interval + jitter),
+            now,
+            now + interval,
+        )
+    else:
+        slot = plan_slot(candidate.last_finished_at, interval, now)
+        scheduled_at, look_again_at = slot.due_at + jitter, slot.next_run_at
+    return RunPlan(
+        connection_id=candidate.connection_id,
+        tenant_id=candidate.tenant_id,
+        provider_slug=candidate.provider_slug,
+        interval=interval,
+        slot_at=slot.due_at,
+        next_due_at=slot.due_at + interval if slot.due_at < now else slot.due_at,
+        jitter_seconds=jitter_seconds,
+        scheduled_at=scheduled_at,
+        next_run_at=slot.next_run_at,
+        look_again_at=look_again_at,
+        last_finished_at=candidate.last_finished_at,
+    )
+
+
+def plan_slot(last_finished_at: datetime, interval: timedelta, now: datetime) -> Slot:
+    """Return the latest slot that has come due, or the first one if none has."""
+    elapsed_slots = max(1, (now - last_finished_at) // interval)
+    due_at = last_finished_at + elapsed_slots * interval
+    return Slot(due_at, next_run_at=due_at + interval)
+
+
+def sample_jitter(interval: timedelta, rules: ScheduleRules, roll: float) -> int:
+    """Return whole seconds, uniform over those that lie within the bounds."""
+    seconds = Decimal(int(interval.total_seconds()))
+    lowest = int((rules.jitter_pct_min * seconds).to_integral_value(ROUND_CEILING))
+    highest = int((rules.jitter_pct_max * seconds).to_integral_value(ROUND_FLOOR))
+    if lowest > highest:
+        return highest
+    return min(lowest + int(roll * (highest - lowest + 1)), highest)
+
+
+def read_sync(stored: StoredSync, rules: ScheduleRules) -> SyncOptions:
+    """Return what `metadata.sync` asks for, without what cannot be meant."""
+    complaints: list[Complaint] = []
+    if stored.metadata_kind != "object":
+        complaints.append(Complaint("metadata", f"is {stored.metadata_kind}, not an object"))
+    elif stored.sync_kind not in (None, "object"):
+        complaints.append(Complaint("sync", f"is {stored.sync_kind}, not an object"))
+    interval = _read_interval(stored.interval_seconds, rules, complaints)
+    first_activated_at = _read_time("first_activated_at", stored.first_activated_at, complaints)
+    _read_time("next_run_at", stored.next_run_at, complaints)
+    if not _is_absent(stored.last_jitter_seconds) and not INTEGER.fullmatch(
+        stored.last_jitter_seconds or ""
+    ):
+        complaints.append(Complaint("sync.last_jitter_seconds", "is not an integer of 0 or more"))
+    return SyncOptions(
+        interval=interval or rules.default_interval,
+        interval_is_bad=interval is None and not _is_absent(stored.interval_seconds),
+        first_activated_at=first_activated_at,
+        complaints=tuple(complaints),
+    )
+
+
+def _read_interval(
+    text: str | None, rules: ScheduleRules, complaints: list[Complaint]
+) -> timedelta | None:
+    if _is_absent(text):
+        return None
+    maximum = int(rules.maximum_interval.total_seconds())
+    if INTEGER.fullmatch(text or "") and MINIMUM_INTERVAL_SECONDS <= int(text or "") <= maximum:
+        return timedelta(seconds=int(text or ""))
+    complaints.append(
+        Complaint(
+            "sync.interval_seconds",
+            f"{(text or '')[:40]} is not an integer from {MINIMUM_INTERVAL_SECONDS} to {maximum}; "
+            f"{int(rules.default_interval.total_seconds())} is used instead",
+        )
+    )
+    return None
+
+
+def _read_time(key: str, text: str | None, complaints: list[Complaint]) -> datetime | None:
+    """Return the instant that a JSON text holds, if it is RFC 3339 in UTC."""
+    if _is_absent(text):
+        return None
+    instant = _parse_utc(text or "")
+    if instant is None:
+        complaints.append(Complaint(f"sync.{key}", f"{(text or '')[:40]} is not RFC 3339 in UTC"))
+    return instant
+
+
+def _parse_utc(text: str) -> datetime | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(value, str) or not UTC_TIME.fullmatch(value):
+        return None
+    try:
+        instant = datetime.fromisoformat(value.upper())
+    except ValueError:
+        return None
+    return instant if EARLIEST <= instant <= LATEST else None
+
+
+def _is_absent(text: str | None) -> bool:
+    return text is None or text == "null"

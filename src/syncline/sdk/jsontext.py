@@ -1,0 +1,100 @@
+"""JSON that Postgres can store and that everybody can read back."""
+
+import json
+from typing import Any
+
+from syncline.errors import ContractError
+
+MAX_DEPTH = 64
+
+
+def encode_json(value: Any, *, limit: int, where: str) -> str:
+    """Return the value as JSON text, or raise an error that says where it is wrong."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ContractError(f"{where}: {_explain(error)}") from None
+    _refuse_unstorable(value, text, where)
+    if len(text) > limit or _size(text, where) > limit:
+        raise ContractError(f"{where}: {len(text)} characters of JSON, over the limit of {limit}")
+    return text
+
+
+def decode_json(text: str | None, *, where: str) -> Any:
+    """Return the value of stored JSON text, or raise an error that says where it is unreadable."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ContractError(f"{where} cannot be read: {_explain(error)}") from None
+
+
+def read_json(text: str | None) -> Any:
+    """Return the value of stored JSON text, or a readable stand-in where Python cannot hold it."""
+    try:
+        return decode_json(text, where="value")
+    except ContractError as error:
+        return {"unreadable": str(error)}
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Return whether two values are the same JSON; `true` is not 1."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _refuse_unstorable(value: Any, text: str, where: str) -> None:
+    # Only a text with this many brackets can be too deep, and only one with the escape can hold
+    # a NUL; the slow walks run for those alone.
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+        raise ContractError(f"{where}: nested deeper than {MAX_DEPTH}")
+    if "\\u0000" in text and _has_nul(value):
+        raise ContractError(f"{where}: holds a NUL character")
+
+
+def _size(text: str, where: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise ContractError(f"{where}: holds a lone surrogate") from None
+
+
+def _depth(text: str) -> int:
+    """Return the deepest nesting of valid JSON text."""
+    depth = deepest = 0
+    in_string = escaped = False
+    for character in text:
+        if in_string:
+            if escaped:
+                escaped = False
+            elif character == "\\":
+                escaped = True
+            elif character == '"':
+                in_string = False
+        elif character == '"':
+            in_string = True
+        elif character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    return deepest
+
+
+def _has_nul(value: Any) -> bool:
+    """Return whether any text of the value holds a NUL; the depth has been checked before."""
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(_has_nul(key) or _has_nul(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return any(_has_nul(item) for item in value)
+    return False
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return f"nested deeper than {MAX_DEPTH}, or holds itself"
+    if "Circular" in str(error):
+        return "holds itself"
+    return str(error)[:200]

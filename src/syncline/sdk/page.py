@@ -1,0 +1,122 @@
+"""What a connector returned, checked and turned into what the store takes."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from syncline.errors import ContractError
+from syncline.model import Signal, SyncResult
+from syncline.sdk.jsontext import encode_json, same_json
+
+MAX_KIND = 255
+MAX_DEDUPE_KEY_BYTES = 1024  # an index row takes 2704 bytes at most
+EARLIEST, LATEST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class PageLimits:
+    payload_bytes: int
+    cursor_bytes: int
+    page_signals: int
+    page_bytes: int
+
+
+@dataclass(slots=True)
+class Page:
+    """A checked page: signals as columns, the cursor as JSON text (None where none was given)."""
+
+    kinds: list[str] = field(default_factory=list)
+    occurred_at: list[datetime] = field(default_factory=list)
+    payloads: list[str] = field(default_factory=list)
+    dedupe_keys: list[str | None] = field(default_factory=list)
+    next_cursor: str | None = None
+    has_more: bool = False
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+
+def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
+    """Return the page, or raise a ContractError that names the field and the reason."""
+    if not isinstance(result, SyncResult):
+        raise ContractError(f"sync() returned {type(result).__name__}, not a SyncResult")
+    if not isinstance(result.has_more, bool):
+        raise ContractError(f"has_more is {type(result.has_more).__name__}, not a bool")
+    page = Page(has_more=result.has_more)
+    if result.next_cursor is not None:
+        page.next_cursor = encode_json(
+            result.next_cursor, limit=limits.cursor_bytes, where="next_cursor"
+        )
+    if page.has_more and page.next_cursor is None:
+        raise ContractError("has_more without a next_cursor: there is nowhere to go on from")
+    if page.has_more and same_json(result.next_cursor, cursor):
+        raise ContractError("has_more with the cursor unchanged: it would go round for ever")
+    _read_signals(result.signals, page, limits)
+    return page
+
+
+def _read_signals(signals: Any, page: Page, limits: PageLimits) -> None:
+    if isinstance(signals, str | bytes | dict) or not isinstance(signals, Iterable):
+        raise ContractError(f"signals is {type(signals).__name__}, not a list of Signal")
+    seen: set[str] = set()
+    size = 0
+    for index, signal in enumerate(islice(signals, limits.page_signals + 1)):
+        where = f"signals[{index}]"
+        if index == limits.page_signals:
+            raise ContractError(f"more than {limits.page_signals} signals in one page")
+        if not isinstance(signal, Signal):
+            raise ContractError(f"{where} is {type(signal).__name__}, not a Signal")
+        key = _read_dedupe_key(signal.dedupe_key, where)
+        if key is not None:
+            if key in seen:
+                continue  # the first of a page wins, as the first page does
+            seen.add(key)
+        payload = _read_payload(signal.payload, where, limits)
+        size += len(payload)
+        if size > limits.page_bytes:
+            raise ContractError(f"{where}: the page is over the limit of {limits.page_bytes} bytes")
+        page.kinds.append(_read_kind(signal.kind, where))
+        page.occurred_at.append(_read_time(signal.occurred_at, where))
+        page.payloads.append(payload)
+        page.dedupe_keys.append(key)
+
+
+def _read_kind(kind: Any, where: str) -> str:
+    if not isinstance(kind, str) or not 0 < len(kind) <= MAX_KIND or UNSTORABLE.search(kind):
+        raise ContractError(f"{where}.kind is not a text of 1 to {MAX_KIND} characters")
+    return kind
+
+
+def _read_time(instant: Any, where: str) -> datetime:
+    if not isinstance(instant, datetime):
+        raise ContractError(f"{where}.occurred_at is {type(instant).__name__}, not a datetime")
+    try:
+        # Only an aware time has an offset, and only one within the years 1 to 9999 survives this.
+        if instant.utcoffset() is None:
+            raise ContractError(f"{where}.occurred_at has no time zone")
+        instant = instant.astimezone(UTC)
+    except (OverflowError, ValueError):
+        raise ContractError(f"{where}.occurred_at is beyond the years 1 to 9999") from None
+    if not EARLIEST <= instant <= LATEST:
+        raise ContractError(f"{where}.occurred_at is beyond the years 1 to 9999")
+    return instant
+
+
+def _read_payload(payload: Any, where: str, limits: PageLimits) -> str:
+    if not isinstance(payload, dict):
+        raise ContractError(f"{where}.payload is {type(payload).__name__}, not a JSON object")
+    return encode_json(payload, limit=limits.payload_bytes, where=f"{where}.payload")
+
+
+def _read_dedupe_key(key: Any, where: str) -> str | None:
+    if key is None:
+        return None
+    if not isinstance(key, str) or not key or UNSTORABLE.search(key):
+        raise ContractError(f"{where}.dedupe_key is not a non-empty text")
+    if len(key.encode()) > MAX_DEDUPE_KEY_BYTES:
+        raise ContractError(f"{where}.dedupe_key is over {MAX_DEDUPE_KEY_BYTES} bytes")
+    return key

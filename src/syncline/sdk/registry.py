@@ -1,0 +1,61 @@
+"""Which connector serves which provider: those handed over, and those that packages announce."""
+
+import logging
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.metadata import entry_points
+from inspect import isclass
+
+from syncline.sdk.connector import Connector
+
+GROUP = "syncline.connectors"
+LOG = logging.getLogger("syncline.connectors")
+
+
+def connectors_by_provider(connectors: Iterable[Connector]) -> dict[str, Connector]:
+    """Return the given connectors, and the announced ones whose provider nobody else serves."""
+    chosen: dict[str, Connector] = {}
+    for connector in connectors:
+        provider = provider_of(connector)
+        if provider in chosen:
+            raise ValueError(f"two connectors serve the provider {provider!r}")
+        chosen[provider] = connector
+    for connector in announced_connectors():
+        chosen.setdefault(provider_of(connector), connector)
+    return chosen
+
+
+def provider_of(connector: Connector) -> str:
+    provider = getattr(connector, "provider", None)
+    if not isinstance(provider, str) or not provider:
+        raise ValueError(f"{type(connector).__name__}.provider is not a non-empty text")
+    if not callable(getattr(connector, "sync", None)):
+        raise ValueError(f"{type(connector).__name__} has no sync()")
+    return provider
+
+
+def announced_connectors() -> list[Connector]:
+    """Return what installed packages announce; one that cannot be loaded is told and left out."""
+    found = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        try:
+            connector = entry.load()()
+            provider_of(connector)
+        except Exception as error:
+            LOG.warning("connector %s cannot be loaded: %s", entry.name, error)
+        else:
+            found.append(connector)
+    return found
+
+
+def connectors_in(module_name: str) -> list[Connector]:
+    """Return an instance of each connector that a module defines."""
+    module = import_module(module_name)
+    return [
+        value()
+        for value in vars(module).values()
+        if isclass(value)
+        and issubclass(value, Connector)
+        and value.__module__ == module.__name__
+        and value.provider
+    ]

@@ -1,0 +1,256 @@
+"""The settings: environment, `syncline.toml` or arguments, checked once, frozen afterwards."""
+
+import warnings
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from syncline.errors import SettingsError
+from syncline.policy.backoff import Backoff
+from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS, ScheduleRules
+from syncline.sdk.page import PageLimits
+
+Fraction = Annotated[Decimal, Field(ge=0, lt=1)]
+
+
+class Component(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class SchedulerSettings(Component):
+    """When connections run."""
+
+    tick_interval_seconds: float = Field(60, ge=1, le=300, description="Time between two ticks.")
+    lookahead_seconds: float | None = Field(
+        None,
+        ge=0,
+        le=3600,
+        description="How far ahead runs are queued. Default: 60 or the tick, the larger.",
+    )
+    default_interval_seconds: int = Field(
+        900, ge=MINIMUM_INTERVAL_SECONDS, description="Interval of a connection without its own."
+    )
+    jitter_pct_min: Fraction = Field(Decimal(0), description="Least jitter, as a share.")
+    jitter_pct_max: Fraction = Field(Decimal("0.2"), description="Most jitter, as a share.")
+    max_overridden_interval_seconds: int = Field(
+        86400,
+        ge=MINIMUM_INTERVAL_SECONDS,
+        le=31_536_000,
+        description="Longest interval that a connection may ask for.",
+    )
+    batch_size: int = Field(1000, ge=1, le=10_000, description="Connections a transaction plans.")
+
+    @model_validator(mode="after")
+    def _bounds_agree(self) -> "SchedulerSettings":
+        if self.jitter_pct_min > self.jitter_pct_max:
+            raise ValueError(
+                f"jitter_pct_min is {self.jitter_pct_min}; "
+                f"it must be from 0 to jitter_pct_max ({self.jitter_pct_max})"
+            )
+        if self.default_interval_seconds > self.max_overridden_interval_seconds:
+            raise ValueError(
+                f"default_interval_seconds is {self.default_interval_seconds}; it must be from "
+                f"{MINIMUM_INTERVAL_SECONDS} to max_overridden_interval_seconds "
+                f"({self.max_overridden_interval_seconds})"
+            )
+        return self
+
+    @property
+    def tick_interval(self) -> timedelta:
+        return timedelta(seconds=self.tick_interval_seconds)
+
+    @property
+    def lookahead(self) -> timedelta:
+        if self.lookahead_seconds is not None:
+            return timedelta(seconds=self.lookahead_seconds)
+        return timedelta(seconds=max(60, self.tick_interval_seconds))
+
+    @property
+    def rules(self) -> ScheduleRules:
+        return ScheduleRules(
+            default_interval=timedelta(seconds=self.default_interval_seconds),
+            maximum_interval=timedelta(seconds=self.max_overridden_interval_seconds),
+            jitter_pct_min=self.jitter_pct_min,
+            jitter_pct_max=self.jitter_pct_max,
+        )
+
+
+class ExecutorSettings(Component):
+    """How jobs run."""
+
+    concurrency: int = Field(50, ge=1, le=10_000, description="Jobs this process runs at once.")
+    poll_interval_seconds: float = Field(
+        0.5, gt=0, le=60, description="Longest pause between two looks for due jobs."
+    )
+    lease_seconds: float = Field(30, ge=3, le=3600, description="Life of an unrenewed claim.")
+    max_run_seconds: float = Field(300, ge=1, le=86_400, description="Longest run of a job.")
+    max_attempts: int | None = Field(
+        None, ge=1, description="Failures after which a job ends. Default: no limit."
+    )
+    single_flight: Literal["connection", "job_type"] = Field(
+        "connection", description="What runs one job at a time: a connection, or each of its types."
+    )
+    shutdown_grace_seconds: float = Field(
+        30, ge=0, le=3600, description="Time that running jobs get to end at a shutdown."
+    )
+    max_payload_bytes: int = Field(1_000_000, ge=1, description="Largest payload of a signal.")
+    max_cursor_bytes: int = Field(64_000, ge=1, description="Largest cursor.")
+    max_page_signals: int = Field(100_000, ge=1, description="Most signals in a page.")
+    max_page_bytes: int = Field(256_000_000, ge=1, description="Largest page, payloads together.")
+
+    @property
+    def lease(self) -> timedelta:
+        return timedelta(seconds=self.lease_seconds)
+
+    @property
+    def page_limits(self) -> PageLimits:
+        return PageLimits(
+            payload_bytes=self.max_payload_bytes,
+            cursor_bytes=self.max_cursor_bytes,
+            page_signals=self.max_page_signals,
+            page_bytes=self.max_page_bytes,
+        )
+
+
+class ProviderRateLimit(Component):
+    """What differs for one provider; the rest is inherited."""
+
+    base_seconds: float | None = Field(None, gt=0, le=86_400)
+    max_seconds: float | None = Field(None, gt=0, le=604_800)
+    jitter_factor: float | None = Field(None, ge=0, le=10)
+
+
+class RateLimitSettings(Component):
+    """How long failed jobs wait."""
+
+    base_seconds: float = Field(5, gt=0, le=86_400, description="Wait after the first failure.")
+    max_seconds: float = Field(900, gt=0, le=604_800, description="Longest wait without a hint.")
+    jitter_factor: float = Field(0.1, ge=0, le=10, description="Share of the wait added at most.")
+    providers: dict[str, ProviderRateLimit] = Field(
+        default_factory=dict, description="The same three settings for single providers."
+    )
+
+    def backoff(self, provider_slug: str) -> Backoff:
+        own = self.providers.get(provider_slug) or ProviderRateLimit()
+        return Backoff(
+            base_seconds=_first(own.base_seconds, self.base_seconds),
+            max_seconds=_first(own.max_seconds, self.max_seconds),
+            jitter_factor=_first(own.jitter_factor, self.jitter_factor),
+        )
+
+
+class ApiSettings(Component):
+    """Where health, metrics and the page are served."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="Address to bind.")
+    port: int = Field(8080, ge=0, le=65_535, description="Port to bind; 0 takes a free one.")
+
+
+class RetentionSettings(Component):
+    """How long finished work is kept."""
+
+    jobs_days: int | None = Field(14, ge=1, description="Days that finished jobs are kept.")
+    signals_days: int | None = Field(None, ge=1, description="Days that signals are kept.")
+
+
+class TelemetrySettings(Component):
+    """What is told to the outside."""
+
+    tenant_label: bool = Field(True, description="Whether metrics carry `tenant_id`.")
+
+
+# A field named `schema` hides a deprecated method of pydantic's, which says so when the class is made.
+warnings.filterwarnings("ignore", message='Field name "schema"', category=UserWarning)
+
+
+class Settings(BaseSettings):
+    """Everything that can be set; a bad value is refused here, in one line."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="SYNCLINE_",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        toml_file="syncline.toml",
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+    )
+
+    database_url: str | None = Field(
+        None, description="Postgres to use; default: the embedded one."
+    )
+    schema: str = Field(  # type: ignore[assignment]  # pydantic's own `schema` is long deprecated
+        "syncline", min_length=1, max_length=63, description="Schema that holds the tables."
+    )
+    scheduler: SchedulerSettings = SchedulerSettings()
+    executor: ExecutorSettings = ExecutorSettings()
+    rate_limit: RateLimitSettings = RateLimitSettings()
+    api: ApiSettings = ApiSettings()
+    retention: RetentionSettings = RetentionSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    portable: bool = Field(False, description="Leave out every optional Postgres feature.")
+    pgbouncer: bool = Field(False, description="The URL leads to a pooler in transaction mode.")
+    listen_url: str | None = Field(None, description="Direct address for LISTEN beside a pooler.")
+    pool_size: int = Field(10, ge=2, le=500, description="Database connections of this process.")
+    connectors: list[str] = Field(default_factory=list, description="Modules with connectors.")
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise SettingsError(_one_line(error)) from None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def _first(own: float | None, inherited: float) -> float:
+    return inherited if own is None else own
+
+
+def _one_line(error: ValidationError) -> str:
+    """Return the first complaint as: which setting, its value, its bounds."""
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        return f"{name}: there is no such setting"
+    if first["type"] == "value_error":
+        return f"{name}.{message}" if name else message
+    bounds = _bounds(first["loc"])
+    return f"{name} is {first['input']!r}; {bounds or message[0].lower() + message[1:]}"
+
+
+def _bounds(location: tuple[int | str, ...]) -> str:
+    """Return what a numeric setting must be, or nothing for one without bounds."""
+    fields: dict[str, Any] = dict(Settings.model_fields)
+    for part in location[:-1]:
+        inner = getattr(fields.get(str(part)), "annotation", None)
+        fields = dict(getattr(inner, "model_fields", ProviderRateLimit.model_fields))
+    field = fields.get(str(location[-1]))
+    limits = {
+        name: getattr(rule, name)
+        for rule in (field.metadata if field else ())
+        for name in ("ge", "gt", "le", "lt")
+        if getattr(rule, name, None) is not None
+    }
+    words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+    return (
+        "it must be " + " and ".join(f"{words[k]} {v}" for k, v in limits.items()) if limits else ""
+    )

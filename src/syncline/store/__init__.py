@@ -1,0 +1,1 @@
+"""Memory: the only place that knows SQL."""

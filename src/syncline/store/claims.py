@@ -1,0 +1,187 @@
+"""Leases on jobs: claim due ones, renew what runs, take over what lapsed.
+
+None of these waits for a lock; whatever is locked is somebody else's for now.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from syncline.store.pool import Transaction
+
+CLAIM = """
+    -- Take due jobs in order, at most one per connection (or per connection and type, $5), and
+    -- at most $4 of those whose lease lapsed twice or more in a row.
+    WITH RECURSIVE lanes (provider_slug, priority) AS (
+        -- The providers and priorities that wait, found by hopping along the index: what is
+        -- scheduled for later, or belongs to a provider nobody asked for, is never read.
+        SELECT provider.slug, (SELECT max(j.priority) FROM {schema}.sync_jobs j
+                                WHERE j.provider_slug = provider.slug AND j.status = 'queued'
+                                  AND j.retry_after IS NULL)
+          FROM unnest($1::text[]) AS provider (slug)
+         UNION ALL
+        SELECT lanes.provider_slug, (SELECT max(j.priority) FROM {schema}.sync_jobs j
+                                      WHERE j.provider_slug = lanes.provider_slug
+                                        AND j.priority < lanes.priority AND j.status = 'queued'
+                                        AND j.retry_after IS NULL)
+          FROM lanes WHERE lanes.priority IS NOT NULL
+    ), due AS MATERIALIZED (
+        SELECT ready.* FROM lanes CROSS JOIN LATERAL (
+            SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at, j.lapses
+              FROM {schema}.sync_jobs j
+             WHERE j.provider_slug = lanes.provider_slug AND j.priority = lanes.priority
+               AND j.status = 'queued' AND j.retry_after IS NULL AND j.scheduled_at <= $2
+               AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
+                                WHERE r.connection_id = j.connection_id AND r.status = 'running'
+                                  AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
+             ORDER BY j.scheduled_at, j.id LIMIT $3
+               FOR UPDATE SKIP LOCKED) ready
+         UNION ALL
+        SELECT retried.* FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
+            SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at, j.lapses
+              FROM {schema}.sync_jobs j
+             WHERE j.provider_slug = provider.slug AND j.status = 'queued'
+               AND j.retry_after <= $2 AND j.scheduled_at <= $2
+               AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
+                                WHERE r.connection_id = j.connection_id AND r.status = 'running'
+                                  AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
+             ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT $3
+               FOR UPDATE SKIP LOCKED) retried
+    ), ranked AS MATERIALIZED (
+        SELECT id, connection_id, priority, scheduled_at, lapses > 1 AS suspect,
+               row_number() OVER (PARTITION BY connection_id, CASE WHEN $5::bool THEN job_type END
+                                  ORDER BY priority DESC, scheduled_at, id) AS place_in_flight,
+               row_number() OVER (PARTITION BY lapses > 1
+                                  ORDER BY priority DESC, scheduled_at, id) AS place_among_suspects
+          FROM due
+    ), picked AS MATERIALIZED (
+        SELECT id, connection_id FROM ranked
+         WHERE place_in_flight = 1 AND (NOT suspect OR place_among_suspects <= $4)
+         ORDER BY priority DESC, scheduled_at, id LIMIT $3
+    )
+    UPDATE {schema}.sync_jobs j
+       SET status = 'running', started_at = $2, lease_token = $6, lease_expires_at = $7,
+           flight = CASE WHEN $5::bool THEN j.job_type ELSE '' END, updated_at = now()
+      FROM picked JOIN {schema}.connections c ON c.id = picked.connection_id
+     WHERE j.id = picked.id
+ RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
+           j.attempts, j.lapses, j.scheduled_at, j.retry_after, j.cursor, j.lease_token,
+           c.external_id, c.status AS connection_status, c.config, c.metadata
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What a claim writes: a fresh token, from when and until when it holds."""
+
+    token: UUID
+    granted_at: datetime
+    expires_at: datetime
+
+
+@dataclass(slots=True)
+class Claim:
+    """A job held under a lease, and the connection it is for; JSON still as text."""
+
+    id: UUID
+    tenant_id: str
+    provider_slug: str
+    connection_id: UUID
+    job_type: str
+    priority: int
+    attempts: int
+    lapses: int
+    scheduled_at: datetime
+    retry_after: datetime | None
+    cursor: str | None
+    lease_token: UUID
+    external_id: str
+    connection_status: str
+    config: str | None
+    metadata: str | None
+
+    @property
+    def due_at(self) -> datetime:
+        return max(self.scheduled_at, self.retry_after or self.scheduled_at)
+
+
+async def claim(
+    tx: Transaction,
+    providers: Sequence[str],
+    *,
+    limit: int,
+    suspects: int,
+    flight_by_type: bool,
+    lease: Lease,
+) -> list[Claim]:
+    """Return the claimed jobs in the order in which they are to start.
+
+    Two claimers that reach for two jobs of one connection at once are told apart by the
+    single-flight index: the loser gets a `LostRace`, and its whole claim is undone.
+    """
+    rows = await tx.fetch(
+        CLAIM,
+        providers,
+        lease.granted_at,
+        limit,
+        suspects,
+        flight_by_type,
+        lease.token,
+        lease.expires_at,
+    )
+    claims = [Claim(*row) for row in rows]
+    claims.sort(key=lambda job: (-job.priority, job.scheduled_at, job.id))
+    return claims
+
+
+RENEW = """
+    -- Extend leases that are still held, lapsed or not.
+    UPDATE {schema}.sync_jobs j SET lease_expires_at = $3
+      FROM unnest($1::uuid[], $2::uuid[]) AS held (id, token)
+     WHERE j.id = held.id AND j.lease_token = held.token
+ RETURNING j.id
+"""
+
+
+async def renew(
+    tx: Transaction, held: Sequence[tuple[UUID, UUID]], *, expires_at: datetime
+) -> set[UUID]:
+    """Return the jobs, of those given with their tokens, that are still ours."""
+    ids, tokens = zip(*held, strict=True)
+    return {row["id"] for row in await tx.fetch(RENEW, ids, tokens, expires_at)}
+
+
+TAKE_OVER = """
+    -- Take lapsed leases away from workers that no longer renew them. A running row without a
+    -- lease (no worker of ours left one) is given a lease's time from its start.
+    WITH lapsed AS MATERIALIZED (
+        SELECT id FROM {schema}.sync_jobs
+         WHERE status = 'running'
+           AND coalesce(lease_expires_at <= $1, coalesce(started_at, scheduled_at) <= $2)
+         ORDER BY id LIMIT $3
+           FOR UPDATE SKIP LOCKED
+    )
+    UPDATE {schema}.sync_jobs j SET lease_token = $4, lease_expires_at = $5
+      FROM lapsed JOIN {schema}.sync_jobs old ON old.id = lapsed.id
+      JOIN {schema}.connections c ON c.id = old.connection_id
+     WHERE j.id = lapsed.id
+ RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
+           j.attempts, j.lapses, j.scheduled_at, j.retry_after, j.cursor, j.lease_token,
+           c.external_id, c.status AS connection_status, NULL AS config, NULL AS metadata
+"""
+
+
+async def take_over(
+    tx: Transaction, *, limit: int, lease_duration: timedelta, lease: Lease
+) -> list[Claim]:
+    """Return the jobs whose leases had lapsed, now held under ours."""
+    rows = await tx.fetch(
+        TAKE_OVER,
+        lease.granted_at,
+        lease.granted_at - lease_duration,
+        limit,
+        lease.token,
+        lease.expires_at,
+    )
+    return [Claim(*row) for row in rows]

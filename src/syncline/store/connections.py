@@ -1,0 +1,182 @@
+"""Connections: what a settle or a person changes.
+
+Whoever touches a connection and its jobs locks the connection first, in id order.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from syncline.model import Connection
+from syncline.sdk.jsontext import read_json
+from syncline.store.pool import Transaction
+
+LOOK_AT_ONCE = """
+    -- Let the next tick look at these connections afresh.
+    UPDATE {schema}.connections SET look_at = '1970-01-01 00:00:00+00'
+     WHERE id = ANY ($1::uuid[])
+"""
+
+
+async def look_at_once(tx: Transaction, ids: Sequence[UUID]) -> int:
+    return await tx.execute(LOOK_AT_ONCE, ids)
+
+
+LOCK = """
+    -- Lock connections before their jobs, in id order, as everybody does.
+    SELECT id, tenant_id, provider_slug, status FROM {schema}.connections
+     WHERE id = ANY ($1::uuid[])
+     ORDER BY id
+       FOR NO KEY UPDATE
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedConnection:
+    id: UUID
+    tenant_id: str
+    provider_slug: str
+    status: str
+
+
+async def lock(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, LockedConnection]:
+    """Return the connections that exist, locked."""
+    return {row["id"]: LockedConnection(*row) for row in await tx.fetch(LOCK, ids)}
+
+
+SAVE_CURSORS = """
+    -- Keep each page's cursor, beside whatever else the metadata holds.
+    UPDATE {schema}.connections c
+       SET metadata = jsonb_set(
+               jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
+                         {schema}.object_or_empty(c.metadata -> 'sync')),
+               '{sync,cursor}', page.cursor),
+           updated_at = $3
+      FROM unnest($1::uuid[], $2::jsonb[]) AS page (id, cursor)
+     WHERE c.id = page.id
+"""
+
+
+async def save_cursors(
+    tx: Transaction, cursors: Sequence[tuple[UUID, str]], *, now: datetime
+) -> int:
+    ids, texts = zip(*cursors, strict=True)
+    return await tx.execute(SAVE_CURSORS, ids, texts, now)
+
+
+SET_STATUS = """
+    -- Move connections to another status; whatever happens next, the next tick looks afresh.
+    UPDATE {schema}.connections c
+       SET status = change.status, status_reason = change.reason, updated_at = $4,
+           look_at = '1970-01-01 00:00:00+00'
+      FROM unnest($1::uuid[], $2::text[], $3::jsonb[]) AS change (id, status, reason)
+     WHERE c.id = change.id
+"""
+
+
+async def set_status(
+    tx: Transaction, changes: Sequence[tuple[UUID, str, str | None]], *, now: datetime
+) -> int:
+    ids, statuses, reasons = zip(*changes, strict=True)
+    return await tx.execute(SET_STATUS, ids, statuses, reasons, now)
+
+
+INSERT = """
+    -- Add a connection, unless its key is taken.
+    INSERT INTO {schema}.connections
+           (id, tenant_id, provider_slug, external_id, config, metadata, created_at, updated_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+        ON CONFLICT (tenant_id, provider_slug, external_id) DO NOTHING
+"""
+
+FIND = """
+    -- The id that a key stands for.
+    SELECT id FROM {schema}.connections
+     WHERE tenant_id = $1 AND provider_slug = $2 AND external_id = $3
+"""
+
+
+async def insert(tx: Transaction, connection: Connection, *, now: datetime) -> UUID:
+    """Return the id that the connection's key stands for: the new one, unless it was taken."""
+    key = (connection.tenant_id, connection.provider_slug, connection.external_id)
+    await tx.execute(
+        INSERT,
+        connection.id,
+        *key,
+        json.dumps(connection.config),
+        json.dumps(connection.metadata),
+        now,
+    )
+    found: UUID = await tx.fetchval(FIND, *key)
+    return found
+
+
+SET_SYNC_KEY = """
+    -- Set one key of metadata.sync.
+    UPDATE {schema}.connections
+       SET metadata = jsonb_set(
+               jsonb_set({schema}.object_or_empty(metadata), '{sync}',
+                         {schema}.object_or_empty(metadata -> 'sync')),
+               ARRAY['sync', $2], $3),
+           updated_at = $4
+     WHERE id = $1
+"""
+
+REMOVE_SYNC_KEY = """
+    -- Remove one key of metadata.sync.
+    UPDATE {schema}.connections
+       SET metadata = {schema}.object_or_empty(metadata) #- ARRAY['sync', $2], updated_at = $3
+     WHERE id = $1 AND jsonb_typeof(metadata -> 'sync') = 'object'
+"""
+
+
+async def set_sync_key(
+    tx: Transaction, connection_id: UUID, key: str, value: str | None, *, now: datetime
+) -> None:
+    """Set a key of `metadata.sync` to a JSON text, or remove it."""
+    if value is None:
+        await tx.execute(REMOVE_SYNC_KEY, connection_id, key, now)
+    else:
+        await tx.execute(SET_SYNC_KEY, connection_id, key, value, now)
+
+
+DELETE = """
+    -- Remove a connection; its jobs go with it.
+    DELETE FROM {schema}.connections WHERE id = $1
+"""
+
+
+async def delete(tx: Transaction, connection_id: UUID) -> bool:
+    return await tx.execute(DELETE, connection_id) == 1
+
+
+COLUMNS_BY_ID = """
+    -- One connection, of one tenant where one is named.
+    SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
+           created_at, updated_at
+      FROM {schema}.connections
+     WHERE id = $1 AND ($2::text IS NULL OR tenant_id = $2)
+"""
+
+
+async def get(tx: Transaction, connection_id: UUID, tenant_id: str | None) -> Connection | None:
+    row = await tx.fetchrow(COLUMNS_BY_ID, connection_id, tenant_id)
+    return read_connection(row) if row is not None else None
+
+
+def read_connection(row: Any) -> Connection:
+    return Connection(
+        id=row["id"],
+        tenant_id=row["tenant_id"],
+        provider_slug=row["provider_slug"],
+        external_id=row["external_id"],
+        status=row["status"],
+        config=read_json(row["config"]),
+        metadata=read_json(row["metadata"]),
+        status_reason=read_json(row["status_reason"]),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )

@@ -1,0 +1,14 @@
+"""A Postgres server that nobody has to install, shared by the processes of one home."""
+
+from syncline.store.embedded.binaries import Binaries, find_binaries, read_binaries
+from syncline.store.embedded.sharing import EmbeddedPostgres, keep_running, stop, upgrade
+
+__all__ = [
+    "Binaries",
+    "EmbeddedPostgres",
+    "find_binaries",
+    "keep_running",
+    "read_binaries",
+    "stop",
+    "upgrade",
+]

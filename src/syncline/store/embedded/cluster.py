@@ -1,0 +1,191 @@
+"""One data folder and the Postgres server on it: create, start, stop.
+
+Every process of the server inherits, and so holds, `server.lock`. Whether any is still alive is
+asked of that lock, never of a process id, which may be stale, a zombie's, or reused.
+"""
+
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from syncline.clock import monotonic, pause
+from syncline.errors import EmbeddedError
+from syncline.store.embedded.address import (
+    PORT,
+    USER,
+    Postmaster,
+    make_socket_folder,
+    reach,
+    read_postmaster,
+    socket_folder_name,
+)
+from syncline.store.embedded.binaries import Binaries, choose_binaries, find_binaries
+from syncline.store.embedded.filelock import FileLock
+from syncline.store.embedded.launcher import Launcher, choose_launcher, environment, take_over
+
+POLL_SECONDS = 0.02
+START_SECONDS = 60
+STOP_SECONDS = 60
+LOG_BYTES = 5_000_000
+LOG_TAIL_LINES = 15
+DATA_PATH_BYTES = 900  # Postgres cuts paths at 1023 bytes, those of files in the folder too
+# The shell ends at once, so the server is nobody's child: it outlives us and leaves no zombie.
+DETACH = '"$@" </dev/null >>"$0" 2>&1 &'
+
+
+class Cluster:
+    """The data folder of a home, and the server on it while one runs."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.data = home / "postgres"
+        self.unfinished = home / "postgres.new"  # worth nothing to anybody
+        self.upgraded = home / "postgres.upgraded"  # complete, about to become the data folder
+        self.keep_marker = home / "keep"
+        self.lock_path = home / "server.lock"
+        self._log = home / "postgres.log"
+        self._log_start = 0
+
+    async def start(
+        self, binaries: Binaries | None = None, settings: Mapping[str, str] | None = None
+    ) -> str:
+        """Start the server unless it runs already, and return its URL once it answers."""
+        launched = False
+        deadline = monotonic() + START_SECONDS
+        while (url := await reach(self.data)) is None:
+            with FileLock(self.lock_path) as lock:
+                if lock.try_exclusive():
+                    if launched:
+                        raise self._failure("the embedded Postgres did not start")
+                    await self._launch(lock, binaries, settings or {})
+                    launched, deadline = True, monotonic() + START_SECONDS
+            if monotonic() > deadline:
+                raise self._failure(f"the embedded Postgres gave no answer in {START_SECONDS} s")
+            await pause(POLL_SECONDS)
+        return url
+
+    async def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Shut the server down, orderly unless told otherwise, and wait until it is all gone."""
+        signalled: Postmaster | None = None
+        deadline = monotonic() + STOP_SECONDS
+        while self.is_alive():
+            signalled = signalled or self._signal(how)
+            if monotonic() > deadline:
+                raise self._failure(f"the embedded Postgres did not stop in {STOP_SECONDS} s")
+            await pause(POLL_SECONDS)
+        if signalled and signalled.socket_folder.name == socket_folder_name(self.home):
+            with suppress(OSError):  # a killed server leaves its socket, for the next to clear
+                signalled.socket_folder.rmdir()
+
+    def is_alive(self) -> bool:
+        """Return whether any process of a server still runs, answering or not."""
+        with FileLock(self.lock_path) as lock:
+            return not lock.try_exclusive()
+
+    def major(self) -> int | None:
+        """Return the major version that wrote the data, or None if there is no data yet."""
+        if not self.data.exists():
+            return None
+        try:
+            return int((self.data / "PG_VERSION").read_text())
+        except (OSError, ValueError):
+            raise EmbeddedError(
+                f"{self.data} is no Postgres data folder (its PG_VERSION is missing or broken): "
+                "move it away, or set SYNCLINE_HOME to another folder"
+            ) from None
+
+    def finish_upgrade(self) -> None:
+        """Complete an upgrade that was interrupted between its last two renames."""
+        if self.upgraded.exists() and not self.data.exists():
+            self.upgraded.rename(self.data)
+
+    async def create(
+        self, lock: FileLock, binaries: Binaries, launcher: Launcher, *options: str
+    ) -> None:
+        """Make an empty data folder, under the name of an unfinished one."""
+        if len(os.fsencode(self.data)) > DATA_PATH_BYTES:
+            raise EmbeddedError(f"SYNCLINE_HOME is too long a path for Postgres: {self.home}")
+        await asyncio.to_thread(shutil.rmtree, self.unfinished, ignore_errors=True)
+        locale = ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        if binaries.major < 17:
+            locale = ["--locale=C.UTF-8"]
+        target = [f"--pgdata={self.unfinished}", f"--username={USER}", "--auth=trust"]
+        initdb = [binaries.path("initdb"), *target, "--encoding=UTF8", *locale, *options]
+        await self.run([*launcher.prefix, *initdb], lock)
+
+    async def run(self, command: list[str], lock: FileLock) -> str:
+        """Run a program that holds the lock as the server does, and return what it said."""
+        done = await asyncio.to_thread(
+            subprocess.run,
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+            cwd=self.home,
+            pass_fds=(lock.fileno(),),
+            start_new_session=True,  # Ctrl-C in the terminal is not meant for it
+            check=False,
+        )
+        said = done.stdout.decode(errors="replace").strip()
+        if done.returncode != 0:
+            raise EmbeddedError(f"{shlex.join(command)} failed:\n{said}")
+        return said
+
+    async def _launch(
+        self, lock: FileLock, binaries: Binaries | None, settings: Mapping[str, str]
+    ) -> None:
+        self.finish_upgrade()
+        found = [binaries] if binaries else await asyncio.to_thread(find_binaries)
+        fitting = choose_binaries(found, self.major())
+        launcher = await asyncio.to_thread(choose_launcher, fitting, self.home)
+        if not self.data.exists():
+            unsafe = ["--no-sync"] if settings.get("fsync") == "off" else []
+            await self.create(lock, fitting, launcher, "--data-checksums", *unsafe)
+            self.unfinished.rename(self.data)
+        await asyncio.to_thread(take_over, self.data, launcher)
+        sockets = make_socket_folder(self.home)
+        self._clear_remains(sockets)
+        self._open_log()
+        settings = {"listen_addresses": "", "unix_socket_permissions": "0700", **settings}
+        server = [fitting.path("postgres"), "-D", str(self.data), "-k", str(sockets)]
+        server += ["-p", str(PORT), *(f"--{name}={value}" for name, value in settings.items())]
+        await self.run(["/bin/sh", "-c", DETACH, str(self._log), *launcher.prefix, *server], lock)
+
+    def _clear_remains(self, sockets: Path) -> None:
+        """Remove what a killed server left and Postgres would take for a running one's.
+
+        The lock says that none runs. Had one been started by other means, Postgres would refuse
+        to start a second all the same, for the shared memory in use.
+        """
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+        for remains in sockets.glob(".s.PGSQL.*"):
+            remains.unlink()
+        self.keep_marker.unlink(missing_ok=True)  # it spoke of the server that is gone
+
+    def _open_log(self) -> None:
+        if self._log.exists() and self._log.stat().st_size > LOG_BYTES:
+            self._log.replace(self._log.with_name(f"{self._log.name}.1"))
+        self._log.touch(mode=0o600)
+        self._log_start = self._log.stat().st_size
+
+    def _signal(self, how: signal.Signals) -> Postmaster | None:
+        postmaster = read_postmaster(self.data)
+        if postmaster is not None:
+            with suppress(ProcessLookupError):
+                os.kill(postmaster.pid, how)
+        return postmaster
+
+    def _failure(self, what: str) -> EmbeddedError:
+        """Return the error, with what the server logged since we launched it."""
+        with suppress(FileNotFoundError), self._log.open(errors="replace") as log:
+            log.seek(self._log_start)
+            lines = log.read().splitlines()[-LOG_TAIL_LINES:]
+            return EmbeddedError("\n  ".join([f"{what}; the end of {self._log}:", *lines]))
+        return EmbeddedError(what)

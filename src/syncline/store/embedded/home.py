@@ -1,0 +1,38 @@
+"""Where the embedded database lives: SYNCLINE_HOME, or the platform's folder for user data."""
+
+import os
+import sys
+from pathlib import Path
+
+from syncline.errors import EmbeddedError
+
+
+def resolve_home(home: Path | None = None) -> Path:
+    """Return the absolute home folder, which need not exist yet."""
+    if sys.platform == "win32":
+        raise EmbeddedError(
+            "there is no embedded Postgres on Windows: set SYNCLINE_DATABASE_URL, or use WSL"
+        )
+    given = home or os.environ.get("SYNCLINE_HOME")
+    try:
+        return Path(given or _platform_folder() / "syncline").expanduser().resolve()
+    except RuntimeError:
+        raise EmbeddedError("this user has no home folder: set SYNCLINE_HOME") from None
+
+
+def make_home(home: Path) -> None:
+    """Make the home folder if it is missing, closed to others; one that exists stays as it is."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise EmbeddedError(
+            f"cannot make {home} ({error.strerror}): set SYNCLINE_HOME to a folder of your own"
+        ) from None
+
+
+def _platform_folder() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support"
+    configured = os.environ.get("XDG_DATA_HOME", "")
+    # The specification says to ignore a relative path.
+    return Path(configured) if os.path.isabs(configured) else Path.home() / ".local" / "share"

@@ -1,0 +1,67 @@
+"""Move the data folder to a newer major version of Postgres, keeping the old one aside."""
+
+import asyncio
+import itertools
+import re
+from pathlib import Path
+
+from syncline.errors import EmbeddedError
+from syncline.store.embedded.address import USER, make_socket_folder
+from syncline.store.embedded.binaries import Binaries, binaries_of, find_binaries
+from syncline.store.embedded.cluster import Cluster
+from syncline.store.embedded.filelock import FileLock
+from syncline.store.embedded.launcher import choose_launcher
+
+
+async def move_to_newest(cluster: Cluster) -> str:
+    """Return in a sentence what was done; interrupted anywhere, it can simply be run again."""
+    cluster.finish_upgrade()
+    major = cluster.major()
+    found = await asyncio.to_thread(find_binaries)
+    if major is None or not found or major >= found[0].major:
+        version = "not created yet" if major is None else f"of Postgres {major}"
+        return f"Nothing to do: the embedded database is {version}."
+    old, new = binaries_of(major, found), found[0]
+    try:
+        await cluster.start(old)  # only its own version can recover the data of a killed server
+    finally:
+        await cluster.stop()
+    with FileLock(cluster.lock_path) as lock:
+        if not lock.try_exclusive():
+            raise EmbeddedError("the embedded database is in use: stop its users first")
+        await _copy(cluster, lock, old, new)
+    kept = _free_name(cluster.home, f"postgres-{major}")
+    # From here on the new folder is complete: `finish_upgrade` makes up for the last rename.
+    cluster.unfinished.rename(cluster.upgraded)
+    cluster.data.rename(kept)
+    cluster.finish_upgrade()
+    return (
+        f"Moved the embedded database from Postgres {major} to {new.major}. The old data is kept "
+        f"in {kept}; remove it when you no longer want a way back."
+    )
+
+
+async def _copy(cluster: Cluster, lock: FileLock, old: Binaries, new: Binaries) -> None:
+    """Build the new data folder beside the old one, which stays as it is."""
+    launcher = await asyncio.to_thread(choose_launcher, new, cluster.home)
+    control = [*launcher.prefix, old.path("pg_controldata"), str(cluster.data)]
+    described = await cluster.run(control, lock)
+    await cluster.create(lock, new, launcher, *_checksum_options(described, new))
+    folders = ["--old-bindir", str(old.folder), "--new-bindir", str(new.folder)]
+    folders += ["--old-datadir", str(cluster.data), "--new-datadir", str(cluster.unfinished)]
+    folders += ["--socketdir", str(make_socket_folder(cluster.home))]
+    move = [new.path("pg_upgrade"), f"--username={USER}", *folders]
+    await cluster.run([*launcher.prefix, *move], lock)
+    (cluster.home / "delete_old_cluster.sh").unlink(missing_ok=True)  # the way back is to stay
+
+
+def _checksum_options(described: str, new: Binaries) -> list[str]:
+    """Return what makes the new folder agree with the old one on page checksums."""
+    if re.search(r"checksum version: +0$", described, re.MULTILINE) is None:
+        return ["--data-checksums"]
+    return ["--no-data-checksums"] if new.major >= 18 else []  # before 18 there is no such word
+
+
+def _free_name(home: Path, name: str) -> Path:
+    names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(2)))
+    return next(path for path in map(home.joinpath, names) if not path.exists())

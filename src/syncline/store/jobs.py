@@ -1,0 +1,276 @@
+"""Jobs: put them into the queue, close them, mark them, take them back out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from syncline.model import Job
+from syncline.policy.schedule import RunPlan
+from syncline.sdk.jsontext import read_json
+from syncline.store.pool import Transaction
+
+ENQUEUE_PLANNED = """
+    -- Insert the planned jobs, except where the guard already holds one.
+    INSERT INTO {schema}.sync_jobs
+           (id, tenant_id, provider_slug, connection_id, job_type, scheduled_at, slot_at)
+    SELECT plan.id, plan.tenant_id, plan.provider_slug, plan.connection_id, 'incremental',
+           plan.scheduled_at, plan.slot_at
+      FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::timestamptz[],
+                  $6::timestamptz[])
+           AS plan (id, tenant_id, provider_slug, connection_id, scheduled_at, slot_at)
+        ON CONFLICT (connection_id, job_type) WHERE status IN ('queued', 'running') DO NOTHING
+ RETURNING connection_id
+"""
+
+
+async def enqueue_planned(
+    tx: Transaction, plans: Sequence[RunPlan], ids: Sequence[UUID]
+) -> set[UUID]:
+    """Return the connections that got their job; for the others the guard held one."""
+    rows = await tx.fetch(
+        ENQUEUE_PLANNED,
+        ids,
+        [plan.tenant_id for plan in plans],
+        [plan.provider_slug for plan in plans],
+        [plan.connection_id for plan in plans],
+        [plan.scheduled_at for plan in plans],
+        [plan.slot_at for plan in plans],
+    )
+    return {row["connection_id"] for row in rows}
+
+
+PULL_FORWARD = """
+    -- Move queued interval jobs ahead where a new interval makes them due earlier.
+    UPDATE {schema}.sync_jobs j SET scheduled_at = pull.scheduled_at, updated_at = now()
+      FROM unnest($1::uuid[], $2::timestamptz[]) AS pull (connection_id, scheduled_at)
+     WHERE j.connection_id = pull.connection_id AND j.job_type = 'incremental'
+       AND j.status = 'queued' AND j.slot_at IS NOT NULL AND j.scheduled_at > pull.scheduled_at
+"""
+
+
+async def pull_forward(tx: Transaction, pulls: Sequence[tuple[UUID, datetime]]) -> int:
+    connection_ids, scheduled_at = zip(*pulls, strict=True)
+    return await tx.execute(PULL_FORWARD, connection_ids, scheduled_at)
+
+
+CLOSE = """
+    -- Write what attempts came to, for the jobs still held under the presented token. A job that
+    -- goes back to the queue takes up the mark that was left on it while it ran.
+    UPDATE {schema}.sync_jobs j
+       SET status = closing.status, attempts = closing.attempts, lapses = closing.lapses,
+           retry_after = closing.retry_after, finished_at = closing.finished_at,
+           error = closing.error, counts_as_last = closing.counts_as_last,
+           lease_token = NULL, lease_expires_at = NULL, updated_at = now(),
+           priority = CASE WHEN closing.status = 'queued'
+                           THEN greatest(j.priority, j.again_priority) ELSE j.priority END,
+           cursor = CASE WHEN closing.status = 'queued'
+                         THEN coalesce(j.again_cursor, j.cursor) ELSE j.cursor END,
+           again_priority = CASE WHEN closing.status = 'queued' THEN NULL
+                                 ELSE j.again_priority END,
+           again_cursor = CASE WHEN closing.status = 'queued' THEN NULL ELSE j.again_cursor END
+      FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::smallint[],
+                  $6::timestamptz[], $7::timestamptz[], $8::jsonb[], $9::bool[])
+           AS closing (id, token, status, attempts, lapses, retry_after, finished_at, error,
+                       counts_as_last)
+     WHERE j.id = closing.id AND j.lease_token = closing.token
+ RETURNING j.id, j.again_priority, j.again_cursor
+"""
+
+
+@dataclass(slots=True)
+class Closing:
+    """The row that an attempt leaves behind."""
+
+    id: UUID
+    token: UUID
+    status: str
+    attempts: int
+    lapses: int = 0
+    retry_after: datetime | None = None
+    finished_at: datetime | None = None
+    error: str | None = None
+    counts_as_last: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What was left on a job while it ran: that it be followed by one more, from where."""
+
+    priority: int | None
+    cursor: str | None
+
+
+async def close(tx: Transaction, closings: Sequence[Closing]) -> dict[UUID, Mark]:
+    """Return the jobs that were still ours to close, with the marks they carry."""
+    rows = await tx.fetch(
+        CLOSE,
+        [closing.id for closing in closings],
+        [closing.token for closing in closings],
+        [closing.status for closing in closings],
+        [closing.attempts for closing in closings],
+        [closing.lapses for closing in closings],
+        [closing.retry_after for closing in closings],
+        [closing.finished_at for closing in closings],
+        [closing.error for closing in closings],
+        [closing.counts_as_last for closing in closings],
+    )
+    return {row["id"]: Mark(row["again_priority"], row["again_cursor"]) for row in rows}
+
+
+FOLLOW_UP = """
+    -- Queue what comes next. Where the guard holds a queued job the two become one; where it
+    -- holds a running one, that is marked to be followed. For a connection that has left active
+    -- the job is written as cancelled.
+    INSERT INTO {schema}.sync_jobs AS j
+           (id, tenant_id, provider_slug, connection_id, job_type, priority, cursor, status,
+            scheduled_at, finished_at, counts_as_last)
+    SELECT next.id, next.tenant_id, next.provider_slug, next.connection_id, next.job_type,
+           next.priority, next.cursor, next.status, $9::timestamptz,
+           CASE WHEN next.status = 'cancelled' THEN $9::timestamptz END, next.status <> 'cancelled'
+      FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::smallint[],
+                  $7::jsonb[], $8::text[])
+           AS next (id, tenant_id, provider_slug, connection_id, job_type, priority, cursor, status)
+        ON CONFLICT (connection_id, job_type) WHERE status IN ('queued', 'running') DO UPDATE
+       SET cursor = CASE WHEN j.status = 'queued' THEN coalesce(excluded.cursor, j.cursor)
+                         ELSE j.cursor END,
+           scheduled_at = CASE WHEN j.status = 'queued'
+                               THEN least(j.scheduled_at, excluded.scheduled_at)
+                               ELSE j.scheduled_at END,
+           priority = CASE WHEN j.status = 'queued' THEN greatest(j.priority, excluded.priority)
+                           ELSE j.priority END,
+           again_priority = CASE WHEN j.status = 'running'
+                                 THEN greatest(j.again_priority, excluded.priority) END,
+           again_cursor = CASE WHEN j.status = 'running'
+                               THEN coalesce(excluded.cursor, j.again_cursor) END,
+           updated_at = now()
+"""
+
+
+@dataclass(slots=True)
+class FollowUp:
+    id: UUID
+    tenant_id: str
+    provider_slug: str
+    connection_id: UUID
+    job_type: str
+    priority: int
+    cursor: str | None
+    status: str
+
+
+async def enqueue_follow_ups(
+    tx: Transaction, follow_ups: Sequence[FollowUp], *, now: datetime
+) -> int:
+    return await tx.execute(
+        FOLLOW_UP,
+        [job.id for job in follow_ups],
+        [job.tenant_id for job in follow_ups],
+        [job.provider_slug for job in follow_ups],
+        [job.connection_id for job in follow_ups],
+        [job.job_type for job in follow_ups],
+        [job.priority for job in follow_ups],
+        [job.cursor for job in follow_ups],
+        [job.status for job in follow_ups],
+        now,
+    )
+
+
+TRIGGER = """
+    -- Sync now: insert a job, or pull the queued one forward (its wait ends too, unless the
+    -- provider asked for it), or mark the running one to be followed by exactly one more.
+    INSERT INTO {schema}.sync_jobs AS j
+           (id, tenant_id, provider_slug, connection_id, job_type, priority, cursor, scheduled_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        ON CONFLICT (connection_id, job_type) WHERE status IN ('queued', 'running') DO UPDATE
+       SET scheduled_at = CASE WHEN j.status = 'queued' THEN least(j.scheduled_at, $8)
+                               ELSE j.scheduled_at END,
+           priority = CASE WHEN j.status = 'queued' THEN greatest(j.priority, $6)
+                           ELSE j.priority END,
+           retry_after = CASE WHEN j.status = 'queued' AND j.error -> 'hinted' IS DISTINCT FROM 'true'
+                              THEN NULL ELSE j.retry_after END,
+           again_priority = CASE WHEN j.status = 'running' THEN greatest(j.again_priority, $6) END,
+           updated_at = now()
+ RETURNING id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
+           scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
+           updated_at
+"""
+
+
+async def trigger(tx: Transaction, job: FollowUp, *, now: datetime) -> Job:
+    """Return the job that will carry it out."""
+    return read_job(
+        await tx.fetchrow(
+            TRIGGER,
+            job.id,
+            job.tenant_id,
+            job.provider_slug,
+            job.connection_id,
+            job.job_type,
+            job.priority,
+            job.cursor,
+            now,
+        )
+    )
+
+
+CANCEL_QUEUED = """
+    -- Cancel the queued jobs of connections that have left active. One that never started does
+    -- not count as a completion.
+    UPDATE {schema}.sync_jobs
+       SET status = 'cancelled', finished_at = $2, counts_as_last = started_at IS NOT NULL,
+           updated_at = now()
+     WHERE connection_id = ANY ($1::uuid[]) AND status = 'queued'
+"""
+
+
+async def cancel_queued(tx: Transaction, connection_ids: Sequence[UUID], *, now: datetime) -> int:
+    return await tx.execute(CANCEL_QUEUED, connection_ids, now)
+
+
+CANCEL = """
+    -- Cancel one pending job; a worker that runs it notices at its next renewal.
+    UPDATE {schema}.sync_jobs
+       SET status = 'cancelled', finished_at = $2, lease_token = NULL, lease_expires_at = NULL,
+           updated_at = now()
+     WHERE id = $1 AND status IN ('queued', 'running')
+"""
+
+
+async def cancel(tx: Transaction, job_id: UUID, *, now: datetime) -> bool:
+    return await tx.execute(CANCEL, job_id, now) == 1
+
+
+MAKE_DUE = """
+    -- End the wait of a queued job.
+    UPDATE {schema}.sync_jobs
+       SET retry_after = NULL, scheduled_at = least(scheduled_at, $2), updated_at = now()
+     WHERE id = $1 AND status = 'queued'
+"""
+
+
+async def make_due(tx: Transaction, job_id: UUID, *, now: datetime) -> bool:
+    return await tx.execute(MAKE_DUE, job_id, now) == 1
+
+
+GET = """
+    -- One job, of one tenant where one is named.
+    SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
+           scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
+           updated_at
+      FROM {schema}.sync_jobs
+     WHERE id = $1 AND ($2::text IS NULL OR tenant_id = $2)
+"""
+
+
+async def get(tx: Transaction, job_id: UUID, tenant_id: str | None) -> Job | None:
+    row = await tx.fetchrow(GET, job_id, tenant_id)
+    return read_job(row) if row is not None else None
+
+
+def read_job(row: Any) -> Job:
+    values = dict(row)
+    values["cursor"] = read_json(values["cursor"])
+    values["error"] = read_json(values["error"])
+    return Job(**values)

@@ -1,0 +1,145 @@
+"""Migrations: numbered SQL files, applied in order under a lock, one transaction each."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import asyncpg
+
+from syncline.clock import pause
+from syncline.errors import SchemaError
+from syncline.store.pool import Pool, Transaction, is_passing, quote_name
+
+TRIES = 10
+FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
+REQUIRES = re.compile(r"^-- requires: (\d+)$", re.MULTILINE)
+
+CREATE_LEDGER = """
+    -- What has been applied; `requires` is the newest migration that code must know to run on it.
+    CREATE TABLE IF NOT EXISTS {schema}.schema_migrations (
+        version    int PRIMARY KEY,
+        name       text NOT NULL,
+        checksum   text NOT NULL,
+        requires   int NOT NULL,
+        applied_at timestamptz NOT NULL DEFAULT now()
+    )
+"""
+
+LEDGER_EXISTS = """
+    -- Told from the catalogue: a query on a missing table would abort the transaction.
+    SELECT count(*) = 1 FROM pg_catalog.pg_tables
+     WHERE schemaname = $1 AND tablename = 'schema_migrations'
+"""
+
+READ_LEDGER = """
+    -- The applied migrations.
+    SELECT version, checksum, requires FROM {schema}.schema_migrations ORDER BY version
+"""
+
+ADD_TO_LEDGER = """
+    -- Note a migration as applied.
+    INSERT INTO {schema}.schema_migrations (version, name, checksum, requires)
+    VALUES ($1, $2, $3, $4)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    version: int
+    name: str
+    sql: str
+    checksum: str
+    requires: int
+
+
+def known_migrations() -> list[Migration]:
+    """Return the migrations that this version ships, in order."""
+    found = []
+    for entry in files("syncline.store").joinpath("migrations").iterdir():
+        if match := FILE_NAME.fullmatch(entry.name):
+            sql = entry.read_text()
+            requires = REQUIRES.search(sql)
+            found.append(
+                Migration(
+                    version=int(match[1]),
+                    name=match[2],
+                    sql=sql,
+                    checksum=hashlib.sha256(sql.encode()).hexdigest(),
+                    requires=int(requires[1]) if requires else 0,
+                )
+            )
+    return sorted(found, key=lambda migration: migration.version)
+
+
+async def migrate(pool: Pool) -> list[str]:
+    """Bring the schema up to this version and return what was applied."""
+    for tries_left in reversed(range(TRIES)):
+        try:
+            async with pool.connection() as connection:
+                return await _apply_missing(connection, pool.schema)
+        except (asyncpg.DuplicateTableError, asyncpg.UniqueViolationError):
+            pass  # another process created the schema or the ledger in the same instant
+        except Exception as error:
+            if not tries_left or not is_passing(error):
+                raise
+        await pause(0.2)
+    raise SchemaError("the schema could not be migrated: another session kept it locked")
+
+
+async def check_schema(tx: Transaction, schema: str) -> None:
+    """Raise one clear line unless this version can work on the database's schema."""
+    known = known_migrations()[-1].version
+    if not await tx.fetchval(LEDGER_EXISTS, schema):
+        raise SchemaError(f"schema {schema!r} has no Syncline tables yet: run `syncline migrate`")
+    applied = await tx.fetch(READ_LEDGER)
+    newest = max((row["version"] for row in applied), default=0)
+    required = max((row["requires"] for row in applied), default=0)
+    if newest < known:
+        raise SchemaError(
+            f"schema {schema!r} is at version {newest}, this Syncline needs {known}: "
+            "run `syncline migrate`"
+        )
+    if required > known:
+        raise SchemaError(
+            f"schema {schema!r} is at version {newest}, which this Syncline (version {known}) "
+            "cannot work on: install a newer one"
+        )
+
+
+async def _apply_missing(connection: Any, schema: str) -> list[str]:
+    quoted = quote_name(schema)
+    exists = "SELECT count(*) = 1 FROM pg_catalog.pg_namespace WHERE nspname = $1"
+    if not await connection.fetchval(exists, schema):
+        await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted}")
+    if not await connection.fetchval(LEDGER_EXISTS, schema):
+        await connection.execute(CREATE_LEDGER.replace("{schema}", quoted))
+    done = []
+    for migration in known_migrations():
+        async with connection.transaction():
+            # Whoever waits longer than this for a table would make the engine's own claims wait.
+            await connection.execute("SET LOCAL lock_timeout = '3s'")
+            await connection.execute(
+                f"LOCK TABLE {quoted}.schema_migrations IN SHARE ROW EXCLUSIVE MODE"
+            )
+            rows = await connection.fetch(READ_LEDGER.replace("{schema}", quoted))
+            applied = {row["version"]: row["checksum"] for row in rows}
+            if migration.version in applied:
+                _refuse_changed(migration, applied[migration.version])
+                continue
+            await connection.execute(migration.sql.replace("{schema}", quoted), timeout=3600)
+            await connection.execute(
+                ADD_TO_LEDGER.replace("{schema}", quoted),
+                *(migration.version, migration.name, migration.checksum, migration.requires),
+            )
+            done.append(f"{migration.version:04}_{migration.name}")
+    return done
+
+
+def _refuse_changed(migration: Migration, applied_checksum: str) -> None:
+    if migration.checksum != applied_checksum:
+        raise SchemaError(
+            f"migration {migration.version:04}_{migration.name} was changed after it was applied; "
+            "migrations are never edited, add a new one"
+        )

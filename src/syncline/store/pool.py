@@ -1,0 +1,227 @@
+"""Database connections and transactions, and which of their errors are worth another try."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import asyncpg
+
+from syncline.clock import pause
+
+T = TypeVar("T")
+
+COMMAND_TIMEOUT_SECONDS = 10.0  # a half-open socket is noticed no later than this
+TRIES = 6
+RETRIED_CODES = ("40001", "40P01", "55P03", "57014", "25P03")
+RETRIED_CLASSES = ("08", "53", "57P0")
+
+LostRace = asyncpg.UniqueViolationError
+"""Another session put its row first; what this transaction did is undone."""
+
+
+class WriteLost(Exception):
+    """A write touched fewer rows than it must have; the transaction is undone and tried again."""
+
+
+def expect(touched: int, expected: int, what: str) -> None:
+    """Compare a write's row count with what it must be."""
+    if touched != expected:
+        raise WriteLost(f"{what}: {touched} rows instead of {expected}")
+
+
+def is_passing(error: BaseException) -> bool:
+    """Return whether the same work may succeed later: the server was away, busy or in the way."""
+    if isinstance(error, asyncpg.PostgresError):
+        code = error.sqlstate or ""
+        return code in RETRIED_CODES or code.startswith(RETRIED_CLASSES)
+    return isinstance(error, asyncpg.InterfaceError | OSError | TimeoutError | WriteLost)
+
+
+def quote_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+class Transaction:
+    """An open transaction; puts the schema's name into each statement the first time it is used."""
+
+    def __init__(self, connection: Any, statements: "Statements") -> None:
+        self._connection = connection
+        self._statements = statements
+
+    async def fetch(self, statement: str, *arguments: Any, timeout: float | None = None) -> Any:
+        return await self._connection.fetch(
+            self._statements[statement], *arguments, timeout=timeout
+        )
+
+    async def fetchrow(self, statement: str, *arguments: Any) -> Any:
+        return await self._connection.fetchrow(self._statements[statement], *arguments)
+
+    async def fetchval(self, statement: str, *arguments: Any) -> Any:
+        return await self._connection.fetchval(self._statements[statement], *arguments)
+
+    async def execute(self, statement: str, *arguments: Any) -> int:
+        """Return how many rows the statement touched."""
+        tag = await self._connection.execute(self._statements[statement], *arguments)
+        return int(tag.rpartition(" ")[2])
+
+    def qualified(self, table: str) -> str:
+        """Return a table's name, qualified by the schema."""
+        return self._statements["{schema}"] + "." + quote_name(table)
+
+    async def notify(self, channel: str) -> None:
+        await self._connection.execute("SELECT pg_notify($1, '')", channel)
+
+    async def database_time(self) -> datetime:
+        now: datetime = await self._connection.fetchval("SELECT clock_timestamp()")
+        return now
+
+
+class Statements(dict[str, str]):
+    """Statements by their text, with the quoted schema in place of `{schema}`."""
+
+    def __init__(self, schema: str) -> None:
+        super().__init__()
+        self._schema = quote_name(schema)
+
+    def __missing__(self, statement: str) -> str:
+        ready = self[statement] = statement.replace("{schema}", self._schema)
+        return ready
+
+
+class Pool:
+    """The connections of one engine to one schema of one database."""
+
+    def __init__(
+        self,
+        url: str,
+        schema: str,
+        *,
+        size: int,
+        pgbouncer: bool = False,
+        idle_in_transaction: timedelta = timedelta(seconds=10),
+        check: Callable[[Transaction], Awaitable[None]] | None = None,
+    ) -> None:
+        self.url = url
+        self.schema = schema
+        self._size = size
+        self._pgbouncer = pgbouncer
+        self._idle_milliseconds = str(int(idle_in_transaction.total_seconds() * 1000))
+        self._statements = Statements(schema)
+        self._check = check
+        self._checked = check is None
+        self._pool: Any = None
+
+    async def open(self) -> None:
+        """Connect once, so that a wrong address is told at once; more connections come as needed."""
+        self._pool = await asyncpg.create_pool(
+            self.url,
+            min_size=1,
+            max_size=self._size,
+            command_timeout=COMMAND_TIMEOUT_SECONDS,
+            timeout=COMMAND_TIMEOUT_SECONDS,
+            statement_cache_size=0 if self._pgbouncer else 100,
+            server_settings=None if self._pgbouncer else self._session_settings(),
+            reset=_keep_session,
+        )
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool = None
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """Open a transaction that commits at the end, or rolls back whole."""
+        async with self.connection() as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            try:
+                if self._pgbouncer:
+                    # Behind a pooler a session's settings are anybody's: they go with each transaction.
+                    await connection.execute(
+                        "SELECT set_config('idle_in_transaction_session_timeout', $1, true)",
+                        self._idle_milliseconds,
+                    )
+                tx = Transaction(connection, self._statements)
+                await self._check_once(tx)
+                yield tx
+            except Exception as error:
+                if not is_passing(error) and not connection.is_closed():
+                    await transaction.rollback()
+                raise
+            await transaction.commit()
+
+    async def retrying(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Return what the work does in a transaction, tried again while its errors are passing."""
+        for tries_left in reversed(range(TRIES)):
+            try:
+                async with self.transaction() as tx:
+                    return await work(tx)
+            except Exception as error:
+                if not tries_left or not is_passing(error):
+                    raise
+            await pause(0.05 * 2 ** (TRIES - tries_left))
+        raise AssertionError("unreachable")
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Any]:
+        """Lend a connection; one on which something went wrong in passing is thrown away.
+
+        To roll back over a dead socket would wait for an answer that never comes.
+        """
+        if self._pool is None:
+            raise RuntimeError("the engine is not open: use `async with Engine(...)`")
+        connection = await self._pool.acquire(timeout=COMMAND_TIMEOUT_SECONDS)
+        try:
+            yield connection
+        except BaseException as error:
+            if is_passing(error) or not isinstance(error, Exception):
+                connection.terminate()
+            raise
+        finally:
+            await self._pool.release(connection)
+
+    async def _check_once(self, tx: Transaction) -> None:
+        if not self._checked and self._check is not None:
+            await self._check(tx)
+            self._checked = True
+
+    def _session_settings(self) -> dict[str, str]:
+        return {
+            "application_name": f"syncline {self.schema}",
+            "idle_in_transaction_session_timeout": self._idle_milliseconds,
+            "jit": "off",  # short statements only lose by it
+        }
+
+
+class Listener:
+    """One connection of its own that hears a channel."""
+
+    def __init__(self, url: str, channel: str, heard: Callable[[], None]) -> None:
+        self._url = url
+        self._channel = channel
+        self._heard = heard
+        self._connection: Any = None
+
+    async def keep_listening(self) -> bool:
+        """Return whether listening began anew; a socket that died in silence is found out."""
+        if self._connection is not None and not self._connection.is_closed():
+            try:
+                await self._connection.fetchval("SELECT 1", timeout=COMMAND_TIMEOUT_SECONDS)
+            except Exception:
+                self.close()
+                raise
+            return False
+        self._connection = await asyncpg.connect(self._url, timeout=COMMAND_TIMEOUT_SECONDS)
+        await self._connection.add_listener(self._channel, lambda *_: self._heard())
+        return True
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+
+async def _keep_session(connection: Any) -> None:
+    """Spare the round trip of a reset: the engine leaves nothing behind in a session."""

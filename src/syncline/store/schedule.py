@@ -1,0 +1,237 @@
+"""The tick's reading and writing: lock what may be due, read it, save what was planned."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from syncline.policy.schedule import Candidate, RunPlan, ScheduleRules, StoredSync
+from syncline.store.pool import Transaction
+
+BEFORE_ALL = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))  # where a walk begins
+
+LOCK_DUE = """
+    -- Lock the next connections that may be due, in the order of the walk.
+    SELECT id, look_at FROM {schema}.connections
+     WHERE status = 'active' AND look_at <= $1 AND (look_at, id) > ($2, $3)
+     ORDER BY look_at, id LIMIT $4
+       FOR UPDATE SKIP LOCKED
+"""
+
+
+async def lock_due(
+    tx: Transaction, *, horizon: datetime, after: tuple[datetime, UUID], limit: int
+) -> list[tuple[datetime, UUID]]:
+    rows = await tx.fetch(LOCK_DUE, horizon, *after, limit)
+    return [(row["look_at"], row["id"]) for row in rows]
+
+
+LOCK_EDITED = """
+    -- Lock the next connections whose interval was changed since it was last planned with.
+    SELECT id FROM {schema}.connections
+     WHERE status = 'active' AND interval_stored IS DISTINCT FROM interval_planned AND id > $1
+     ORDER BY id LIMIT $2
+       FOR UPDATE SKIP LOCKED
+"""
+
+
+async def lock_edited(tx: Transaction, *, after: UUID, limit: int) -> list[UUID]:
+    return [row["id"] for row in await tx.fetch(LOCK_EDITED, after, limit)]
+
+
+LOCK_LEFT = """
+    -- Lock the next connections that left active by plain SQL and were not tidied up after.
+    SELECT id FROM {schema}.connections
+     WHERE status <> 'active' AND look_at > '1970-01-01 00:00:00+00'
+     ORDER BY id LIMIT $1
+       FOR UPDATE SKIP LOCKED
+"""
+
+
+async def lock_left(tx: Transaction, *, limit: int) -> list[UUID]:
+    return [row["id"] for row in await tx.fetch(LOCK_LEFT, limit)]
+
+
+READ_CANDIDATES = """
+    -- What the plan of a locked connection needs. A statement of its own: its snapshot begins
+    -- after the locks were taken, so nothing that another process settled is missed.
+    SELECT c.id, c.tenant_id, c.provider_slug, c.created_at, c.interval_stored,
+           jsonb_typeof(c.metadata) AS metadata_kind,
+           jsonb_typeof(c.metadata -> 'sync') AS sync_kind,
+           left((c.metadata #> '{sync,next_run_at}')::text, 64) AS next_run_at,
+           left((c.metadata #> '{sync,last_jitter_seconds}')::text, 64) AS last_jitter_seconds,
+           left((c.metadata #> '{sync,first_activated_at}')::text, 64) AS first_activated_at,
+           greatest(c.last_finished_at, done.finished_at) AS last_finished_at,
+           EXISTS (SELECT FROM {schema}.sync_jobs pending
+                    WHERE pending.connection_id = c.id AND pending.job_type = 'incremental'
+                      AND pending.status IN ('queued', 'running')) AS has_pending_job
+      FROM unnest($1::uuid[]) WITH ORDINALITY AS picked (id, place)
+      JOIN {schema}.connections c ON c.id = picked.id
+      LEFT JOIN LATERAL (
+           SELECT j.finished_at FROM {schema}.sync_jobs j
+            WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
+              AND j.job_type = 'incremental' AND j.counts_as_last
+              AND j.status IN ('succeeded', 'completed', 'failed', 'cancelled')
+            ORDER BY j.finished_at DESC LIMIT 1) done ON true
+     ORDER BY picked.place
+"""
+
+
+async def read_candidates(tx: Transaction, ids: Sequence[UUID]) -> list[Candidate]:
+    return [
+        Candidate(
+            connection_id=row["id"],
+            tenant_id=row["tenant_id"],
+            provider_slug=row["provider_slug"],
+            created_at=row["created_at"],
+            last_finished_at=row["last_finished_at"],
+            has_pending_job=row["has_pending_job"],
+            stored=StoredSync(
+                metadata_kind=row["metadata_kind"],
+                sync_kind=row["sync_kind"],
+                interval_seconds=row["interval_stored"],
+                next_run_at=row["next_run_at"],
+                last_jitter_seconds=row["last_jitter_seconds"],
+                first_activated_at=row["first_activated_at"],
+            ),
+        )
+        for row in await tx.fetch(READ_CANDIDATES, ids)
+    ]
+
+
+SAVE_PLANS = """
+    -- Publish the plans of the jobs just inserted: single keys change, everything else stays.
+    UPDATE {schema}.connections c
+       SET metadata = jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
+                                {schema}.object_or_empty(c.metadata -> 'sync') || plan.patch),
+           look_at = plan.look_at, interval_planned = plan.interval_planned,
+           last_finished_at = plan.last_finished_at, updated_at = $6
+      FROM unnest($1::uuid[], $2::jsonb[], $3::timestamptz[], $4::text[], $5::timestamptz[])
+           AS plan (id, patch, look_at, interval_planned, last_finished_at)
+     WHERE c.id = plan.id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """A plan with the interval that the next tick should find; `repair` replaces a bad one."""
+
+    plan: RunPlan
+    interval_stored: str | None
+    repair: bool
+
+
+async def save_plans(tx: Transaction, plans: Sequence[SavedPlan], *, now: datetime) -> int:
+    return await tx.execute(
+        SAVE_PLANS,
+        [saved.plan.connection_id for saved in plans],
+        [_patch(saved) for saved in plans],
+        [saved.plan.look_again_at for saved in plans],
+        [_interval_text(saved) for saved in plans],
+        [saved.plan.last_finished_at for saved in plans],
+        now,
+    )
+
+
+def _patch(saved: SavedPlan) -> str:
+    patch: dict[str, Any] = {
+        "next_run_at": rfc3339(saved.plan.next_run_at),
+        "last_jitter_seconds": saved.plan.jitter_seconds,
+    }
+    if saved.repair:
+        patch["interval_seconds"] = int(saved.plan.interval.total_seconds())
+    return json.dumps(patch)
+
+
+def _interval_text(saved: SavedPlan) -> str | None:
+    if saved.repair:
+        return str(int(saved.plan.interval.total_seconds()))
+    return saved.interval_stored
+
+
+LOOK_LATER = """
+    -- Put connections aside that have nothing to schedule now.
+    UPDATE {schema}.connections c
+       SET look_at = later.look_at, interval_planned = later.interval_planned
+      FROM unnest($1::uuid[], $2::timestamptz[], $3::text[])
+           AS later (id, look_at, interval_planned)
+     WHERE c.id = later.id
+"""
+
+
+async def look_later(tx: Transaction, later: Sequence[tuple[UUID, datetime, str | None]]) -> int:
+    """Set when each connection is looked at next, and the interval that decided it."""
+    ids, look_at, intervals = zip(*later, strict=True)
+    return await tx.execute(LOOK_LATER, ids, look_at, intervals)
+
+
+COUNT_OVERDUE = """
+    -- The backlog: active connections whose slot is past and that have no job yet. The interval
+    -- is read as policy.schedule reads it; a test holds the two together.
+    WITH candidates AS MATERIALIZED (
+        SELECT id FROM {schema}.connections WHERE status = 'active' AND look_at <= $1
+         UNION
+        SELECT id FROM {schema}.connections
+         WHERE status = 'active' AND interval_stored IS DISTINCT FROM interval_planned
+    )
+    SELECT count(*) FROM candidates
+      JOIN {schema}.connections c ON c.id = candidates.id
+      LEFT JOIN LATERAL (
+           SELECT j.finished_at FROM {schema}.sync_jobs j
+            WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
+              AND j.job_type = 'incremental' AND j.counts_as_last
+              AND j.status IN ('succeeded', 'completed', 'failed', 'cancelled')
+            ORDER BY j.finished_at DESC LIMIT 1) done ON true
+     WHERE NOT EXISTS (SELECT FROM {schema}.sync_jobs pending
+                        WHERE pending.connection_id = c.id AND pending.job_type = 'incremental'
+                          AND pending.status IN ('queued', 'running') OFFSET 0)
+       AND coalesce(greatest(c.last_finished_at, done.finished_at) + make_interval(secs =>
+               CASE WHEN CASE WHEN c.interval_stored ~ '^[0-9]{1,9}$'
+                              THEN c.interval_stored::int BETWEEN 60 AND $2 END
+                    THEN c.interval_stored::int ELSE $3 END) <= $1, true)
+"""
+
+
+async def count_overdue(tx: Transaction, rules: ScheduleRules, *, now: datetime) -> int:
+    maximum, default = rules.maximum_interval, rules.default_interval
+    count: int = await tx.fetchval(
+        COUNT_OVERDUE, now, int(maximum.total_seconds()), int(default.total_seconds())
+    )
+    return count
+
+
+BEAT = """
+    -- Note that a scheduler ticks.
+    INSERT INTO {schema}.schedulers AS s (id, began_at, ticked_at) VALUES ($1, $2, $2)
+        ON CONFLICT (id) DO UPDATE SET ticked_at = $2
+"""
+
+FORGET_SCHEDULERS = """
+    -- Forget a scheduler that stops, and those that have been silent for a day.
+    DELETE FROM {schema}.schedulers WHERE id = $1 OR ticked_at < $2
+"""
+
+TICKING_SINCE = """
+    -- When the longest-ticking scheduler that still ticks began.
+    SELECT min(began_at) FROM {schema}.schedulers WHERE ticked_at >= $1
+"""
+
+
+async def beat(tx: Transaction, scheduler_id: UUID, *, now: datetime) -> None:
+    await tx.execute(BEAT, scheduler_id, now)
+
+
+async def forget_scheduler(tx: Transaction, scheduler_id: UUID, *, silent_since: datetime) -> None:
+    await tx.execute(FORGET_SCHEDULERS, scheduler_id, silent_since)
+
+
+async def ticking_since(tx: Transaction, *, ticked_after: datetime) -> datetime | None:
+    began_at: datetime | None = await tx.fetchval(TICKING_SINCE, ticked_after)
+    return began_at
+
+
+def rfc3339(instant: datetime) -> str:
+    """Return the instant as `metadata.sync` holds it: UTC, ending in Z."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

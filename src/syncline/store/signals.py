@@ -1,0 +1,79 @@
+"""Signals: stored with the page that brought them, read in the order of their ids."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from syncline.sdk.page import Page
+from syncline.store.claims import Claim
+from syncline.store.pool import Transaction
+
+INSERT = """
+    -- Store pages of signals; one whose dedupe key the connection has seen is left out. Tenant,
+    -- provider and connection are those of the job's own row.
+    INSERT INTO {schema}.signals
+           (id, tenant_id, provider_slug, connection_id, job_id, kind, occurred_at, payload,
+            dedupe_key)
+    SELECT page.id, page.tenant_id, page.provider_slug, page.connection_id, page.job_id,
+           page.kind, page.occurred_at, page.payload, page.dedupe_key
+      FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::text[],
+                  $7::timestamptz[], $8::jsonb[], $9::text[])
+           AS page (id, tenant_id, provider_slug, connection_id, job_id, kind, occurred_at,
+                    payload, dedupe_key)
+        ON CONFLICT (connection_id, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
+"""
+
+
+@dataclass(slots=True)
+class Columns:
+    """Signals of several jobs, column by column."""
+
+    ids: list[UUID] = field(default_factory=list)
+    tenant_ids: list[str] = field(default_factory=list)
+    provider_slugs: list[str] = field(default_factory=list)
+    connection_ids: list[UUID] = field(default_factory=list)
+    job_ids: list[UUID] = field(default_factory=list)
+    page: Page = field(default_factory=Page)
+
+    def add(self, claim: Claim, page: Page, ids: Sequence[UUID]) -> None:
+        """Add a job's page; its ids, tenant, provider and connection come from the job's row."""
+        self.ids += ids
+        self.tenant_ids += [claim.tenant_id] * len(ids)
+        self.provider_slugs += [claim.provider_slug] * len(ids)
+        self.connection_ids += [claim.connection_id] * len(ids)
+        self.job_ids += [claim.id] * len(ids)
+        self.page.kinds += page.kinds
+        self.page.occurred_at += page.occurred_at
+        self.page.payloads += page.payloads
+        self.page.dedupe_keys += page.dedupe_keys
+
+
+async def insert(tx: Transaction, columns: Columns) -> int:
+    """Return how many signals were new."""
+    page = columns.page
+    return await tx.execute(
+        INSERT,
+        columns.ids,
+        columns.tenant_ids,
+        columns.provider_slugs,
+        columns.connection_ids,
+        columns.job_ids,
+        page.kinds,
+        page.occurred_at,
+        page.payloads,
+        page.dedupe_keys,
+    )
+
+
+DELETE_BATCH = """
+    -- Remove some signals of a connection that is gone.
+    DELETE FROM {schema}.signals
+     WHERE id IN (SELECT id FROM {schema}.signals WHERE connection_id = $1 AND ($2::text IS NULL OR tenant_id = $2)
+                   ORDER BY id LIMIT $3)
+"""
+
+
+async def delete_batch(
+    tx: Transaction, connection_id: UUID, tenant_id: str | None, *, limit: int
+) -> int:
+    return await tx.execute(DELETE_BATCH, connection_id, tenant_id, limit)

@@ -1,0 +1,244 @@
+"""Every metric, log event and span of the engine, one method each.
+
+docs/reference/metrics.md says what they mean. Each engine has its own registry; spans go nowhere
+until the application installs an OpenTelemetry SDK; secrets, cursors and payloads are never told.
+"""
+
+import logging
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+from typing import SupportsFloat
+from uuid import UUID
+
+from opentelemetry import trace
+from prometheus_client import CollectorRegistry, generate_latest
+
+from syncline import metrics
+from syncline.policy.schedule import RunPlan
+from syncline.redaction import mask_secrets
+
+SCHEDULER = logging.getLogger("syncline.scheduler")
+EXECUTOR = logging.getLogger("syncline.executor")
+ENGINE = logging.getLogger("syncline.engine")
+MAX_PROVIDERS = 500  # a connection may be created with any provider's name
+MAX_SPAN_EVENTS = 1000  # a tick may plan 100 000 runs; the debug log tells them all
+CONNECTOR_ERRORS = {"RateLimited", "Transient", "Unauthorized", "Permanent", "SyncError"}
+ERROR_CLASSES = CONNECTOR_ERRORS | {"ContractError", "Timeout", "LeaseLapsed", "Unexpected"}
+TRACEBACK = "exception"  # the field that log renderers show below the line
+NOT_IN_A_WORD = frozenset(" ='\"")
+NO_SPAN = nullcontext()
+Fields = dict[str, str | int | float]
+
+
+class Telemetry:
+    """Tells one engine's story: a method per event, called once it has happened."""
+
+    def __init__(
+        self,
+        *,
+        tenant_label: bool = True,
+        max_tenants: int = 2000,
+        cell: str = "syncline",
+        registry: CollectorRegistry | None = None,
+        tracer: trace.Tracer | None = None,
+    ) -> None:
+        self.registry = registry or CollectorRegistry()
+        define = metrics.Definitions(self.registry)
+        self._engine = metrics.EngineMetrics(define)
+        self._scheduler = metrics.SchedulerMetrics(define, tenant_label=tenant_label)
+        self._executor = metrics.ExecutorMetrics(define)
+        self._engine.info[cell].set(1)
+        self._cell = cell
+        self._tracer = tracer or trace.get_tracer("syncline")
+        self._tick_span: trace.Span = trace.INVALID_SPAN
+        self._span_events_left = 0
+        self._providers = metrics.BoundedNames(MAX_PROVIDERS)
+        self._tenants = metrics.BoundedNames(max_tenants) if tenant_label else None
+
+    def exposition(self) -> bytes:
+        """Return every metric in Prometheus' text format."""
+        return generate_latest(metrics.WithoutCreated(self.registry))
+
+    def tick(self) -> AbstractContextManager[None]:
+        """Open the span of a tick; what the tick tells belongs inside it."""
+        span = self._tracer.start_span("scheduler.tick", attributes={"cell": self._cell})
+        self._tick_span = span
+        self._span_events_left = MAX_SPAN_EVENTS if span.is_recording() else 0
+        return _inside(span)
+
+    def job_scheduled(
+        self, plan: RunPlan, *, jitter_pct_min: SupportsFloat, jitter_pct_max: SupportsFloat
+    ) -> None:
+        provider_slug = self._providers.shown(plan.provider_slug)
+        if self._tenants is None:
+            self._scheduler.scheduled[provider_slug].inc()
+        else:
+            self._scheduler.scheduled[provider_slug, self._tenants.shown(plan.tenant_id)].inc()
+        self._scheduler.jitter.observe(plan.jitter_seconds)
+        if not self._span_events_left and not SCHEDULER.isEnabledFor(logging.DEBUG):
+            return  # the usual case, up to 100 000 times a tick
+        fields: Fields = {
+            "connection_id": str(plan.connection_id),
+            "jitter_seconds": plan.jitter_seconds,
+            "base_interval_seconds": int(plan.interval.total_seconds()),
+            "jitter_pct_min": float(jitter_pct_min),
+            "jitter_pct_max": float(jitter_pct_max),
+            "slot": plan.slot_at.isoformat(),
+            "next_due_at": plan.next_due_at.isoformat(),
+            "scheduled_at": plan.scheduled_at.isoformat(),
+            "next_run_at": plan.next_run_at.isoformat(),
+        }
+        if self._span_events_left:
+            self._span_events_left -= 1
+            trace.get_current_span().add_event("scheduler.job_scheduled", fields)
+        self._log(SCHEDULER, logging.DEBUG, "scheduler.job_scheduled", fields)
+
+    def tick_finished(
+        self, *, due: int, scheduled: int, skipped: int, overdue: int, duration: timedelta
+    ) -> None:
+        milliseconds = duration / timedelta(milliseconds=1)
+        self._scheduler.backlog.set(overdue)
+        self._scheduler.tick_duration.observe(milliseconds)
+        counts = {"due": due, "scheduled": scheduled, "skipped": skipped, "overdue": overdue}
+        if trace.get_current_span() is self._tick_span:  # never write on a span of the application
+            self._tick_span.set_attributes(counts)
+        fields = {**counts, "milliseconds": round(milliseconds, 1)}
+        self._log(SCHEDULER, logging.INFO, "scheduler.tick", fields)
+
+    def bad_metadata(self, connection_id: UUID, key: str, reason: str) -> None:
+        fields = {"connection_id": str(connection_id), "key": key, "reason": reason}
+        self._log(SCHEDULER, logging.WARNING, "scheduler.bad_metadata", fields)
+
+    def scheduler_stopped(self) -> None:
+        self._log(SCHEDULER, logging.INFO, "scheduler.stopped")
+
+    def jobs_claimed(self, provider_slug: str, delays: Iterable[timedelta]) -> None:
+        """Count claimed jobs by how long after they were due they start."""
+        seconds = [max(0.0, delay.total_seconds()) for delay in delays]
+        self._executor.claimed[provider_slug].inc(len(seconds))
+        self._executor.claim_delay[provider_slug].observe_all(seconds)
+
+    def run(
+        self, job_id: UUID, connection_id: UUID, provider_slug: str, job_type: str
+    ) -> AbstractContextManager[None]:
+        """Open the span of a run; an exception that passes through marks it as failed."""
+        span = self._tracer.start_span("executor.run")
+        if not span.get_span_context().is_valid:
+            return NO_SPAN  # nobody listens, and entering a span costs more than all the rest
+        if span.is_recording():
+            span.set_attributes({"cell": self._cell, "job_id": str(job_id)})
+            span.set_attributes({"connection_id": str(connection_id), "job_type": job_type})
+            span.set_attribute("provider_slug", provider_slug)
+        return _inside(span)
+
+    def run_finished(self, provider_slug: str, outcome: str, duration: timedelta) -> None:
+        self._executor.run[provider_slug, outcome].observe(duration.total_seconds())
+
+    def runs_finished(
+        self, provider_slug: str, outcome: str, durations: Iterable[timedelta]
+    ) -> None:
+        seconds = [duration.total_seconds() for duration in durations]
+        self._executor.run[provider_slug, outcome].observe_all(seconds)
+
+    def job_succeeded(self, provider_slug: str, *, signals: int) -> None:
+        self.jobs_succeeded(provider_slug, 1, signals)
+
+    def jobs_succeeded(self, provider_slug: str, count: int, signals: int) -> None:
+        self._executor.succeeded[provider_slug].inc(count)
+        self._executor.signals[provider_slug].inc(signals)
+
+    def job_failed(
+        self,
+        provider_slug: str,
+        error_class: str,
+        *,
+        connection_id: UUID,
+        job_id: UUID,
+        terminal: bool,
+        wait: timedelta | None,
+    ) -> None:
+        """Count a failed attempt: a terminal one ended its job, any other waits for the next."""
+        label = error_class if error_class in ERROR_CLASSES else "other"
+        self._executor.failed[provider_slug, label].inc()
+        fields: Fields = {"connection_id": str(connection_id), "job_id": str(job_id)}
+        fields |= {"provider_slug": provider_slug, "error_class": error_class, "terminal": terminal}
+        if wait is not None:
+            fields["wait_seconds"] = round(wait.total_seconds(), 3)
+            self._executor.backoff[provider_slug].observe(wait.total_seconds())
+        level = logging.WARNING if terminal else logging.INFO
+        self._log(EXECUTOR, level, "executor.job_failed", fields)
+
+    def rate_limited(self, provider_slug: str, wait: timedelta) -> None:
+        self._executor.rate_limited[provider_slug].inc()
+        self._executor.rate_limit_wait[provider_slug].inc(wait.total_seconds())
+
+    def job_released(self, provider_slug: str, count: int = 1) -> None:
+        self._executor.released[provider_slug].inc(count)
+
+    def job_cancelled(self, provider_slug: str, count: int = 1) -> None:
+        self._executor.cancelled[provider_slug].inc(count)
+
+    def job_fenced(self, provider_slug: str, count: int = 1) -> None:
+        self._executor.fenced[provider_slug].inc(count)
+
+    def jobs_reaped(self, provider_slug: str, count: int) -> None:
+        self._executor.reaped[provider_slug].inc(count)
+        fields: Fields = {"provider_slug": provider_slug, "count": count}
+        self._log(EXECUTOR, logging.WARNING, "executor.jobs_reaped", fields)
+
+    def queue_measured(self, depth_by_provider: Mapping[str, int], oldest_age: timedelta) -> None:
+        depths = dict.fromkeys(self._executor.queue_depth, 0)  # what is queued no more is 0
+        for provider_slug, depth in depth_by_provider.items():
+            shown = self._providers.shown(provider_slug)
+            depths[shown] = depths.get(shown, 0) + depth
+        for label, depth in depths.items():
+            self._executor.queue_depth[label].set(depth)
+        self._executor.queue_age.set(oldest_age.total_seconds())
+
+    def executor_stopped(self) -> None:
+        self._log(EXECUTOR, logging.INFO, "executor.stopped")
+
+    def loop_failed(self, loop: str, error: BaseException, pause: timedelta) -> None:
+        self._engine.loop_failures[loop].inc()
+        fields: Fields = {"loop": loop, "error_class": type(error).__name__}
+        fields["error"] = mask_secrets(str(error))[:500]
+        fields["pause_seconds"] = round(pause.total_seconds(), 3)
+        if ENGINE.isEnabledFor(logging.DEBUG):  # an outage repeats itself too often to say it all
+            fields[TRACEBACK] = mask_secrets("".join(traceback.format_exception(error))).rstrip()
+        self._log(ENGINE, logging.WARNING, "engine.loop_failed", fields)
+
+    def database_back(self, loop: str) -> None:
+        self._log(ENGINE, logging.INFO, "engine.database_back", {"loop": loop})
+
+    def _log(
+        self, logger: logging.Logger, level: int, event: str, fields: Mapping[str, object] = {}
+    ) -> None:
+        """Log an event as text that is enough by itself, and as fields for machines."""
+        if logger.isEnabledFor(level):
+            told = (
+                f"{name}={_plain(value)}" for name, value in fields.items() if name != TRACEBACK
+            )
+            extra = {"event": event, "cell": self._cell, **fields}
+            logger.log(level, " ".join((event, *told)), extra=extra, stacklevel=3)
+
+
+@contextmanager
+def _inside(span: trace.Span) -> Iterator[None]:
+    """Make the span current; of an exception it learns the class, as messages may hold secrets."""
+    with trace.use_span(
+        span, end_on_exit=True, record_exception=False, set_status_on_exception=False
+    ):
+        try:
+            yield
+        except Exception as error:
+            span.set_status(trace.StatusCode.ERROR, type(error).__name__)
+            raise
+
+
+def _plain(value: object) -> str:
+    """Return the value as one word, or quoted, so that no value can pass for another line."""
+    text = str(value)
+    is_word = text.isprintable() and text and not NOT_IN_A_WORD.intersection(text)
+    return text if is_word else repr(text)

@@ -1,0 +1,103 @@
+"""Everything that a Telemetry can be told, and a tracer that remembers its spans."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from syncline.policy.schedule import RunPlan
+from syncline.telemetry import Telemetry
+
+CONNECTION, JOB = UUID(int=1), UUID(int=2)
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def schedule(
+    telemetry: Telemetry, *, tenant_id: str = "acme", provider_slug: str = "tickets"
+) -> None:
+    plan = RunPlan(
+        connection_id=CONNECTION,
+        tenant_id=tenant_id,
+        provider_slug=provider_slug,
+        interval=900 * SECOND,
+        slot_at=NOON,
+        next_due_at=NOON,
+        jitter_seconds=45,
+        scheduled_at=NOON + 45 * SECOND,
+        next_run_at=NOON + 900 * SECOND,
+        look_again_at=NOON + 900 * SECOND,
+        last_finished_at=NOON - 900 * SECOND,
+    )
+    telemetry.job_scheduled(plan, jitter_pct_min=0, jitter_pct_max=0.2)
+
+
+def tick(telemetry: Telemetry) -> None:
+    with telemetry.tick():
+        schedule(telemetry)
+        telemetry.tick_finished(due=3, scheduled=2, skipped=1, overdue=5, duration=SECOND / 8)
+
+
+def run(telemetry: Telemetry, error: BaseException | None = None) -> None:
+    with telemetry.run(JOB, CONNECTION, "tickets", "incremental"):
+        if error is not None:
+            raise error
+
+
+def fail(telemetry: Telemetry, error_class: str = "Transient", *, terminal: bool = False) -> None:
+    telemetry.job_failed(
+        "tickets",
+        error_class,
+        connection_id=CONNECTION,
+        job_id=JOB,
+        terminal=terminal,
+        wait=None if terminal else 5 * SECOND,
+    )
+
+
+EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
+    "exposition": Telemetry.exposition,
+    "tick": tick,
+    "job_scheduled": schedule,
+    "tick_finished": tick,
+    "bad_metadata": lambda t: t.bad_metadata(CONNECTION, "sync.interval_seconds", "-5 is no time"),
+    "scheduler_stopped": Telemetry.scheduler_stopped,
+    "jobs_claimed": lambda t: t.jobs_claimed("tickets", [SECOND, 2 * SECOND]),
+    "run": run,
+    "run_finished": lambda t: t.run_finished("tickets", "succeeded", SECOND),
+    "runs_finished": lambda t: t.runs_finished("tickets", "succeeded", [SECOND, SECOND]),
+    "job_succeeded": lambda t: t.job_succeeded("tickets", signals=3),
+    "jobs_succeeded": lambda t: t.jobs_succeeded("tickets", 2, 7),
+    "job_failed": fail,
+    "rate_limited": lambda t: t.rate_limited("tickets", 30 * SECOND),
+    "job_released": lambda t: t.job_released("tickets"),
+    "job_cancelled": lambda t: t.job_cancelled("tickets"),
+    "job_fenced": lambda t: t.job_fenced("tickets"),
+    "jobs_reaped": lambda t: t.jobs_reaped("tickets", 2),
+    "queue_measured": lambda t: t.queue_measured({"tickets": 4}, 9 * SECOND),
+    "executor_stopped": Telemetry.executor_stopped,
+    "loop_failed": lambda t: t.loop_failed("claim", OSError("refused"), SECOND),
+    "database_back": lambda t: t.database_back("claim"),
+}
+
+
+class Spans:
+    """A tracer of a test's own, and what it exported."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        provider = TracerProvider(
+            shutdown_on_exit=False, span_limits=SpanLimits(max_events=1_000_000)
+        )
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.tracer = provider.get_tracer("test")
+
+    def all(self) -> tuple[ReadableSpan, ...]:
+        return self._exporter.get_finished_spans()
+
+    def only(self) -> ReadableSpan:
+        (span,) = self.all()
+        return span
