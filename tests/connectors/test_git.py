@@ -576,7 +576,7 @@ async def test_cancelling_ends_git_and_its_children(
     os.mkfifo(alive)
     program = tmp_path / "bin" / "git"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\nexec 3>{alive}\nsleep 60 &\necho started >&3\nwait\n")
+    program.write_text(f"#!/bin/sh\ncat\nexec 3>{alive}\nsleep 60 &\necho started >&3\nwait\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
 

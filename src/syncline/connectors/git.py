@@ -8,17 +8,15 @@ import signal
 import tempfile
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
 from syncline.model import Connection, Signal, SyncResult
 from syncline.sdk.connector import Connector
 
 PROTOCOLS = ("file", "git", "http", "https", "ssh")
-MAX_PAGE_SIZE = 5_000
 MAX_TIPS = 500  # keeps a cursor within 35 kB even with SHA-256 names
 COMMIT_NAME = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 REF_NAME = re.compile(r"(?!-)(?!.*(?:\.\.|@\{))[^\x00-\x20~^:?*\[\\\x7f]+")
@@ -52,8 +50,7 @@ class GitCommits(Connector):
     provider = "git"
 
     def __init__(self, cache_folder: Path | None = None) -> None:
-        user_cache = os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-        home = os.environ.get("SYNCLINE_HOME") or os.path.join(user_cache, "syncline")
+        home = os.environ.get("SYNCLINE_HOME") or os.path.expanduser("~/.cache/syncline")
         self._mirrors = cache_folder or Path(home, "git-mirrors")
 
     async def sync(self, connection: Connection, cursor: Any) -> SyncResult:
@@ -93,8 +90,7 @@ class GitCommits(Connector):
         return Repository(mirror, origin=url)
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(NamedTuple):
     """A git folder; where it has an origin, the mirror of that address."""
 
     folder: Path
@@ -108,7 +104,9 @@ class Repository:
                 raise Permanent(f"config.branch: there is no commit at {ref}")
             return found[0] if found else None
         mirrored = f"refs/syncline/{reader}"  # its own, so that no two connections contend for one
-        origin = ("-c", f"remote.origin.url={self.origin}", *TREELESS)  # kept in no file
+        origin = ["-c", f"remote.origin.url={self.origin}"]  # kept in no file
+        if await self._leaves_gaps_alone():
+            origin += TREELESS
         try:
             await self.git(*origin, *FETCH, f"+{ref}:{mirrored}", protocols=PROTOCOLS)
         except Permanent:
@@ -116,6 +114,12 @@ class Repository:
                 raise
             return None
         return (await self.find([mirrored]))[0]
+
+    async def _leaves_gaps_alone(self) -> bool:
+        """Return whether this git heeds GIT_NO_LAZY_FETCH."""
+        # One that does not can fork without end when a server says that its history is shallow.
+        version = tuple(map(int, re.findall(r"\d+", await self.git("version"))[:3]))
+        return version >= (2, 45, 1) or (2, 39, 4) <= version < (2, 40)
 
     async def find(self, names: Collection[str]) -> list[str]:
         """Return the commits behind these names, leaving out those that are not there."""
@@ -128,8 +132,7 @@ class Repository:
         revisions = "\n".join([head, *(f"^{sha}" for sha in seen), ""])
         options = ("--topo-order", "--reverse", "--boundary", "--stdin")
         lines = (await self.git("rev-list", *options, stdin=revisions)).split()
-        met = {line[1:] for line in lines if line.startswith("-")}
-        return [line for line in lines if not line.startswith("-")], met
+        return [s for s in lines if s[0] != "-"], {s[1:] for s in lines if s[0] == "-"}
 
     async def read(self, commits: Collection[str]) -> list[Signal]:
         """Return these commits as signals, in the order given."""
@@ -138,8 +141,8 @@ class Repository:
         options = ("--no-walk=unsorted", "--encoding=UTF-8", LAYOUT, "--stdin")
         printed = await self.git("rev-list", *options, stdin="\n".join([*commits, ""]))
         *values, _ = printed.split("\0")
-        width = len(FIELDS)
-        return [_commit_signal(values[i : i + width]) for i in range(0, len(values), width)]
+        rows = zip(*[iter(values)] * len(FIELDS), strict=True)
+        return [_commit_signal(*row) for row in rows]
 
     async def git(self, *arguments: str, stdin: str = "", protocols: Iterable[str] = ()) -> str:
         """Run git and return what it printed, or raise what its complaint amounts to."""
@@ -171,6 +174,7 @@ def _environment(folder: Path, protocols: Iterable[str]) -> dict[str, str]:
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "",
         "SSH_ASKPASS_REQUIRE": "never",
+        "GIT_NO_LAZY_FETCH": "1",
         # Reading allows none: to fetch what is missing, a repository may name any program.
         "GIT_ALLOW_PROTOCOL": ":".join(protocols),
     }
@@ -183,8 +187,8 @@ def _error(complaint: str) -> SyncError:
     return next(kinds, Transient)(message or "git ended without a word")
 
 
-def _commit_signal(values: list[str]) -> Signal:
-    heading, parents, committed, authored, author, email, subject, body = values
+def _commit_signal(*fields: str) -> Signal:
+    heading, parents, committed, authored, author, email, subject, body = fields
     sha = heading.split()[-1]  # on the line below the heading that git gives each commit
     payload = {
         "sha": sha,
@@ -221,15 +225,14 @@ def _parse_config(config: Any) -> tuple[str, str, int]:
     """Return the url, the full name of the ref and the page size."""
     if not isinstance(config, dict):
         raise Permanent("config: expected an object with a 'url'")
-    url, branch = config.get("url"), config.get("branch")
+    url, branch = config.get("url"), config.get("branch", "HEAD")
     if not isinstance(url, str) or not url.isprintable() or url[:1] in ("", "-"):
         raise Permanent("config.url: expected the path or the URL of a git repository")
-    branch = "HEAD" if branch is None else branch
     if not isinstance(branch, str) or not REF_NAME.fullmatch(branch):
         raise Permanent("config.branch: expected the name of a branch")
     page_size = config.get("page_size", 100)
-    if type(page_size) is not int or not 1 <= page_size <= MAX_PAGE_SIZE:
-        raise Permanent(f"config.page_size: expected an integer from 1 to {MAX_PAGE_SIZE}")
+    if type(page_size) is not int or not 1 <= page_size <= 5_000:
+        raise Permanent("config.page_size: expected an integer from 1 to 5000")
     return url, branch if re.match("HEAD$|refs/", branch) else f"refs/heads/{branch}", page_size
 
 
@@ -247,5 +250,4 @@ def _git_folder(path: str) -> Path:
     folder = os.path.abspath(os.path.expanduser(path))
     if not os.path.isdir(folder):
         raise Permanent(f"config.url: there is no folder {folder}")
-    inner = os.path.join(folder, ".git")
-    return Path(inner if os.path.exists(inner) else folder)
+    return Path(folder, ".git" if os.path.exists(os.path.join(folder, ".git")) else "")

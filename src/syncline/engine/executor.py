@@ -175,11 +175,14 @@ class Executor:
     async def _settle_ended(self) -> None:
         """Settle what has ended, a group at a time, until nothing is left."""
         while group := self._take_group():
-            settlements = [Settlement(run.claim, run.ending) for run in group if run.ending]
-            await self._settle(settlements)
-            self._tell_settled(group, settlements)
-            self.runs.settled(group)
-            self._something_settled.set()
+            settlements = [Settlement(run.claim, run.ending) for run in group if run.ending is not None]
+            try:
+                await self._settle(settlements)
+                self._tell_settled(group, settlements)
+            finally:
+                # Whatever went wrong, no slot is lost to it: an unsettled lease lapses.
+                self.runs.settled(group)
+                self._something_settled.set()
 
     def _take_group(self) -> list[Run]:
         """Return runs of different connections, as many as go well into one transaction."""
@@ -192,7 +195,7 @@ class Executor:
                 put_back.append(run)
                 continue
             group[run.claim.connection_id] = run
-            signals += len(run.ending) if isinstance(run.ending, Page) else 0
+            signals += run.ending.signal_count if isinstance(run.ending, Page) else 0
         self._ended.extendleft(reversed(put_back))
         return list(group.values())
 
@@ -231,7 +234,7 @@ class Executor:
             provider, took = run.claim.provider_slug, timedelta(seconds=run.ended - run.began)
             if isinstance(one.outcome, Succeeded) and not one.is_fenced:
                 succeeded[provider].append(took)
-                signals[provider] += len(one.outcome.page)
+                signals[provider] += one.outcome.page.signal_count
             else:
                 tell_unsuccessful(self._telemetry, one, took)
         for provider, durations in succeeded.items():

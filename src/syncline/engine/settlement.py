@@ -127,7 +127,7 @@ async def _store_pages(tx: Transaction, held: Sequence[Settlement], now: datetim
     for one in held:
         if isinstance(one.outcome, Succeeded):
             page = one.outcome.page
-            columns.add(one.claim, page, [new_id() for _ in range(len(page))])
+            columns.add(one.claim, page, [new_id() for _ in range(page.signal_count)])
             if page.next_cursor is not None:
                 cursors.append((one.claim.connection_id, page.next_cursor))
     if columns.ids:

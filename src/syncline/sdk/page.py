@@ -36,7 +36,8 @@ class Page:
     next_cursor: str | None = None
     has_more: bool = False
 
-    def __len__(self) -> int:
+    @property
+    def signal_count(self) -> int:
         return len(self.kinds)
 
 
