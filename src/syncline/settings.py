@@ -167,7 +167,7 @@ class TelemetrySettings(Component):
     tenant_label: bool = Field(True, description="Whether metrics carry `tenant_id`.")
 
 
-# A field named `schema` hides a deprecated method of pydantic's, which says so when the class is made.
+# A field named `schema` hides a deprecated method of pydantic's, which warns of it.
 warnings.filterwarnings("ignore", message='Field name "schema"', category=UserWarning)
 
 

@@ -37,11 +37,11 @@ NOON = int(datetime(2024, 5, 1, 12, tzinfo=UTC).timestamp())
 class Repo:
     """A repository whose every commit has a date the test chose."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.clock = NOON
         folder.mkdir()
-        self.git("init", "--quiet", "--initial-branch=main")
+        self.git("init", "--quiet", "--initial-branch=main", *options)
 
     def git(self, *arguments: str, at: int = NOON, stdin: bytes = b"") -> str:
         dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), f"{at} +0000")
@@ -460,6 +460,16 @@ async def test_bare_repositories_and_worktrees_are_read_too(
         assert subjects(signals) == ["shared"]
 
 
+async def test_sha256_names_are_commit_names_too(connector: GitCommits, tmp_path: Path) -> None:
+    repo = Repo(tmp_path / "repo", "--object-format=sha256")
+    for number in range(3):
+        repo.commit(f"change {number}")
+
+    signals, _ = await follow(connector, connect(repo.folder, page_size=1))
+
+    assert subjects(signals) == ["change 0", "change 1", "change 2"]
+
+
 async def test_what_is_no_repository_is_refused(
     repo: Repo, connector: GitCommits, tmp_path: Path
 ) -> None:
@@ -476,7 +486,8 @@ async def test_what_is_no_repository_is_refused(
 @pytest.mark.parametrize(
     ("config", "field"),
     [
-        (None, "config"),
+        (None, "config.url"),
+        (["url"], "config.url"),
         ({}, "config.url"),
         ({"url": 5}, "config.url"),
         ({"url": ""}, "config.url"),

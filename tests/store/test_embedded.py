@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,14 @@ async def main():
         await asyncio.to_thread(sys.stdin.read)
 
 asyncio.run(main())
+"""
+
+AN_UPGRADE = """
+import asyncio, sys
+from pathlib import Path
+from syncline.store.embedded import upgrade
+
+asyncio.run(upgrade(Path(sys.argv[1])))
 """
 
 
@@ -94,9 +102,9 @@ async def test_server_runs_until_its_last_user_leaves(home: Path) -> None:
 
 
 async def test_killed_user_neither_takes_the_server_down_nor_pins_it(home: Path) -> None:
-    with user_process(home) as (process, url):
-        process.kill()
-        process.wait()
+    with process(A_USER, home) as user:
+        url = said_by(user)
+        user.kill()
 
     assert await fetch(url, "SELECT 1") == 1
     async with use(home):
@@ -105,13 +113,9 @@ async def test_killed_user_neither_takes_the_server_down_nor_pins_it(home: Path)
 
 
 async def test_four_processes_starting_at_once_share_one_server(fresh_home: Path) -> None:
-    with (
-        user_process(fresh_home, wait=False) as (a, _),
-        user_process(fresh_home, wait=False) as (b, _),
-        user_process(fresh_home, wait=False) as (c, _),
-        user_process(fresh_home, wait=False) as (d, _),
-    ):
-        urls = {said_by(process) for process in (a, b, c, d)}
+    with ExitStack() as running:
+        users = [running.enter_context(process(A_USER, fresh_home)) for _ in range(4)]
+        urls = {said_by(user) for user in users}
         starts = (fresh_home / "postgres.log").read_text().count("starting PostgreSQL")
 
     assert len(urls) == 1
@@ -184,18 +188,22 @@ async def test_older_data_is_refused_with_the_command_that_moves_it(fresh_home: 
     old, new = wheel_majors()
     async with use(fresh_home, binaries=old) as server:
         await execute(server.url, KEEP)
-        os.kill(postmaster_of(fresh_home).pid, signal.SIGKILL)  # to be recovered first
-
+        os.kill(postmaster_of(fresh_home).pid, signal.SIGKILL)  # so it has to be recovered first
     with pytest.raises(EmbeddedError, match=r"^[^\n]*`syncline db upgrade`[^\n]*$"):
         await use(fresh_home).__aenter__()
+
+    with process(AN_UPGRADE, fresh_home) as interrupted:
+        await eventually((fresh_home / "postgres.new" / "postmaster.pid").exists)
+        interrupted.kill()
     said = await upgrade(fresh_home)
 
     async with use(fresh_home) as server:
         assert await fetch(server.url, "SELECT answer FROM kept") == 42
         version = await fetch(server.url, "SHOW server_version_num")
     assert version.startswith(str(new.major))
-    assert str(fresh_home / f"postgres-{old.major}") in said
-    assert (fresh_home / f"postgres-{old.major}" / "PG_VERSION").read_text() == f"{old.major}\n"
+    kept = fresh_home / f"postgres-{old.major}"
+    assert str(kept) in said
+    assert (kept / "PG_VERSION").read_text() == f"{old.major}\n"
     assert "Nothing to do" in await upgrade(fresh_home)
 
 
@@ -273,13 +281,12 @@ async def test_socket_folder_open_to_others_is_refused(tmp_path: Path) -> None:
 
 @ROOT_ONLY
 async def test_root_without_namespaces_runs_it_as_nobody(
-    fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fresh_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if choose_launcher(find_binaries()[0], tmp_path).prefix[0] != "unshare":
+    if choose_launcher(find_binaries()[0], fresh_home.parent).prefix[0] != "unshare":
         pytest.skip("there are no user namespaces here to be without")
-    with monkeypatch.context() as without_namespaces:
-        program(tmp_path / "unshare", "exit 1")
-        without_namespaces.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with monkeypatch.context() as patch:
+        forbid_namespaces(patch, fresh_home.parent)
         async with use(fresh_home) as server:
             await execute(server.url, KEEP)
         assert os.stat(fresh_home / "postgres" / "PG_VERSION").st_uid == NOBODY
@@ -288,6 +295,21 @@ async def test_root_without_namespaces_runs_it_as_nobody(
         assert await fetch(server.url, "SELECT answer FROM kept") == 42
     assert os.stat(fresh_home / "postgres" / "PG_VERSION").st_uid == 0
     assert (os.stat(fresh_home).st_uid, mode_of(fresh_home)) == (0, 0o700)
+
+
+@ROOT_ONLY
+def test_root_without_namespaces_finds_programs_in_closed_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forbid_namespaces(monkeypatch, tmp_path)
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+
+    launcher = choose_launcher(find_binaries()[0], closed)
+
+    # access(2) is how Postgres looks for them, and it has a mind of its own about rights.
+    look = [*launcher.prefix, "test", "-x", program(closed / "initdb", "")]
+    assert subprocess.run(look, check=False).returncode == 0
 
 
 @ROOT_ONLY
@@ -305,10 +327,10 @@ async def test_ordinary_user_runs_it_too() -> None:
     with tempfile.TemporaryDirectory(prefix="syncline-") as folder:
         os.chown(folder, NOBODY, NOBODY)
         home = Path(folder, "home")
-        with user_process(home, uid=NOBODY) as (process, url):
-            assert await fetch(url, "SELECT 1") == 1
+        with process(A_USER, home, uid=NOBODY) as user:
+            assert await fetch(said_by(user), "SELECT 1") == 1
 
-        assert process.returncode == 0
+        assert user.returncode == 0
         assert os.stat(home / "postgres").st_uid == NOBODY
 
 
@@ -433,22 +455,20 @@ def wheel_majors() -> tuple[Binaries, Binaries]:
 
 
 @contextmanager
-def user_process(
-    home: Path, *, uid: int | None = None, wait: bool = True
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process that uses the server until the block ends; yields it and the URL it printed."""
+def process(script: str, home: Path, *, uid: int | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A Python process that gets the home as its argument, and is let go when the block ends."""
     as_whom: dict[str, Any] = {}
     if uid is not None:
         as_whom = {"user": uid, "group": uid, "extra_groups": [], "cwd": "/"}
     with subprocess.Popen(
-        [interpreter(as_whom), "-c", A_USER, str(home)],
+        [interpreter(as_whom), "-c", script, str(home)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         **as_whom,
     ) as process:
-        yield process, said_by(process) if wait else ""
+        yield process
         process.communicate()
 
 
@@ -468,6 +488,12 @@ def said_by(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def program(path: Path, script: str) -> None:
+def forbid_namespaces(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    program(folder / "unshare", "exit 1")
+    patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def program(path: Path, script: str) -> Path:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
+    return path

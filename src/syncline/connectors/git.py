@@ -105,8 +105,7 @@ class Repository(NamedTuple):
             return found[0] if found else None
         mirrored = f"refs/syncline/{reader}"  # its own, so that no two connections contend for one
         origin = ["-c", f"remote.origin.url={self.origin}"]  # kept in no file
-        if await self._leaves_gaps_alone():
-            origin += TREELESS
+        origin += TREELESS if await self._leaves_gaps_alone() else ()
         try:
             await self.git(*origin, *FETCH, f"+{ref}:{mirrored}", protocols=PROTOCOLS)
         except Permanent:
@@ -116,8 +115,7 @@ class Repository(NamedTuple):
         return (await self.find([mirrored]))[0]
 
     async def _leaves_gaps_alone(self) -> bool:
-        """Return whether this git heeds GIT_NO_LAZY_FETCH."""
-        # One that does not can fork without end when a server says that its history is shallow.
+        """Return whether it heeds GIT_NO_LAZY_FETCH; else a shallow server makes it fork on."""
         version = tuple(map(int, re.findall(r"\d+", await self.git("version"))[:3]))
         return version >= (2, 45, 1) or (2, 39, 4) <= version < (2, 40)
 
@@ -141,8 +139,7 @@ class Repository(NamedTuple):
         options = ("--no-walk=unsorted", "--encoding=UTF-8", LAYOUT, "--stdin")
         printed = await self.git("rev-list", *options, stdin="\n".join([*commits, ""]))
         *values, _ = printed.split("\0")
-        rows = zip(*[iter(values)] * len(FIELDS), strict=True)
-        return [_commit_signal(*row) for row in rows]
+        return [_commit_signal(*row) for row in zip(*[iter(values)] * len(FIELDS), strict=True)]
 
     async def git(self, *arguments: str, stdin: str = "", protocols: Iterable[str] = ()) -> str:
         """Run git and return what it printed, or raise what its complaint amounts to."""
@@ -158,9 +155,10 @@ class Repository(NamedTuple):
             printed, complaint = await process.communicate(stdin.encode())
         finally:
             if process.returncode is None:  # cancelled: its children (ssh, index-pack) go with it
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.communicate()
+                for ending in (signal.SIGTERM, signal.SIGKILL):  # at first it may unlock its files
+                    with suppress(ProcessLookupError, TimeoutError):
+                        os.killpg(process.pid, ending)
+                        await asyncio.wait_for(process.communicate(), timeout=2)
         if process.returncode:
             raise _error(complaint.decode(errors="replace"))
         return printed.decode(errors="replace")
@@ -168,7 +166,7 @@ class Repository(NamedTuple):
 
 def _environment(folder: Path, protocols: Iterable[str]) -> dict[str, str]:
     names = [n for n in os.environ if not n.startswith("GIT_") or n.startswith(INHERITED)]
-    return {name: os.environ[name] for name in names} | {
+    return {n: os.environ[n] for n in names} | {
         "LC_ALL": "C",
         "GIT_DIR": str(folder),  # named outright: no search in parent folders, no owner to match
         "GIT_TERMINAL_PROMPT": "0",
@@ -223,14 +221,13 @@ def _tips(seen: Collection[str], page: Iterable[Signal]) -> list[str]:
 
 def _parse_config(config: Any) -> tuple[str, str, int]:
     """Return the url, the full name of the ref and the page size."""
-    if not isinstance(config, dict):
-        raise Permanent("config: expected an object with a 'url'")
-    url, branch = config.get("url"), config.get("branch", "HEAD")
+    fields: dict[str, Any] = config if isinstance(config, dict) else {}
+    url, branch = fields.get("url"), fields.get("branch", "HEAD")
     if not isinstance(url, str) or not url.isprintable() or url[:1] in ("", "-"):
         raise Permanent("config.url: expected the path or the URL of a git repository")
     if not isinstance(branch, str) or not REF_NAME.fullmatch(branch):
         raise Permanent("config.branch: expected the name of a branch")
-    page_size = config.get("page_size", 100)
+    page_size = fields.get("page_size", 100)
     if type(page_size) is not int or not 1 <= page_size <= 5_000:
         raise Permanent("config.page_size: expected an integer from 1 to 5000")
     return url, branch if re.match("HEAD$|refs/", branch) else f"refs/heads/{branch}", page_size

@@ -1,6 +1,7 @@
 """One attempt: call the connector with the effective cursor and check the page it returns."""
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import threading
@@ -87,10 +88,8 @@ class Threads:
                 result = function()
             except BaseException as error:
                 failure = error
-            try:
+            with contextlib.suppress(RuntimeError):  # the loop has closed; nobody waits any more
                 loop.call_soon_threadsafe(deliver, result, failure)
-            except RuntimeError:
-                pass  # the loop has closed; nobody waits any more
 
         context = contextvars.copy_context()
         threading.Thread(

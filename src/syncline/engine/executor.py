@@ -175,7 +175,9 @@ class Executor:
     async def _settle_ended(self) -> None:
         """Settle what has ended, a group at a time, until nothing is left."""
         while group := self._take_group():
-            settlements = [Settlement(run.claim, run.ending) for run in group if run.ending is not None]
+            settlements = [
+                Settlement(run.claim, run.ending) for run in group if run.ending is not None
+            ]
             try:
                 await self._settle(settlements)
                 self._tell_settled(group, settlements)

@@ -20,7 +20,6 @@ from syncline.store.pool import Pool, Transaction
 from syncline.store.schedule import SavedPlan
 from syncline.telemetry import Telemetry
 
-
 SILENCE = timedelta(days=1)
 
 

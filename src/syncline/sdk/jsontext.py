@@ -1,11 +1,14 @@
 """JSON that Postgres can store and that everybody can read back."""
 
 import json
+import re
 from typing import Any
 
 from syncline.errors import ContractError
 
 MAX_DEPTH = 64
+STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
+BRACKETS = re.compile(r"[\[\]{}]")
 
 
 def encode_json(value: Any, *, limit: int, where: str) -> str:
@@ -62,22 +65,9 @@ def _size(text: str, where: str) -> int:
 def _depth(text: str) -> int:
     """Return the deepest nesting of valid JSON text."""
     depth = deepest = 0
-    in_string = escaped = False
-    for character in text:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif character == "\\":
-                escaped = True
-            elif character == '"':
-                in_string = False
-        elif character == '"':
-            in_string = True
-        elif character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth -= 1
+    for bracket in BRACKETS.findall(STRINGS.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
     return deepest
 
 

@@ -99,12 +99,12 @@ def _read_time(instant: Any, where: str) -> datetime:
         # Only an aware time has an offset, and only one within the years 1 to 9999 survives this.
         if instant.utcoffset() is None:
             raise ContractError(f"{where}.occurred_at has no time zone")
-        instant = instant.astimezone(UTC)
+        utc: datetime = instant.astimezone(UTC)
     except (OverflowError, ValueError):
         raise ContractError(f"{where}.occurred_at is beyond the years 1 to 9999") from None
-    if not EARLIEST <= instant <= LATEST:
+    if not EARLIEST <= utc <= LATEST:
         raise ContractError(f"{where}.occurred_at is beyond the years 1 to 9999")
-    return instant
+    return utc
 
 
 def _read_payload(payload: Any, where: str, limits: PageLimits) -> str:

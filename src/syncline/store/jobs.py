@@ -188,8 +188,8 @@ TRIGGER = """
                                ELSE j.scheduled_at END,
            priority = CASE WHEN j.status = 'queued' THEN greatest(j.priority, $6)
                            ELSE j.priority END,
-           retry_after = CASE WHEN j.status = 'queued' AND j.error -> 'hinted' IS DISTINCT FROM 'true'
-                              THEN NULL ELSE j.retry_after END,
+           retry_after = CASE WHEN j.status = 'running' OR j.error -> 'hinted' = 'true'
+                              THEN j.retry_after END,
            again_priority = CASE WHEN j.status = 'running' THEN greatest(j.again_priority, $6) END,
            updated_at = now()
  RETURNING id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,

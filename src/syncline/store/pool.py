@@ -113,7 +113,7 @@ class Pool:
         self._pool: Any = None
 
     async def open(self) -> None:
-        """Connect once, so that a wrong address is told at once; more connections come as needed."""
+        """Connect once, so that a wrong address is told at once; more follow as needed."""
         self._pool = await asyncpg.create_pool(
             self.url,
             min_size=1,
@@ -138,7 +138,7 @@ class Pool:
             await transaction.start()
             try:
                 if self._pgbouncer:
-                    # Behind a pooler a session's settings are anybody's: they go with each transaction.
+                    # Behind a pooler a session is anybody's: settings go with each transaction.
                     await connection.execute(
                         "SELECT set_config('idle_in_transaction_session_timeout', $1, true)",
                         self._idle_milliseconds,

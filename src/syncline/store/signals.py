@@ -68,8 +68,9 @@ async def insert(tx: Transaction, columns: Columns) -> int:
 DELETE_BATCH = """
     -- Remove some signals of a connection that is gone.
     DELETE FROM {schema}.signals
-     WHERE id IN (SELECT id FROM {schema}.signals WHERE connection_id = $1 AND ($2::text IS NULL OR tenant_id = $2)
-                   ORDER BY id LIMIT $3)
+     WHERE id = ANY (ARRAY(SELECT id FROM {schema}.signals
+                            WHERE connection_id = $1 AND ($2::text IS NULL OR tenant_id = $2)
+                            ORDER BY id LIMIT $3))
 """
 
 

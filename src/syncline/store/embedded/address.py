@@ -58,8 +58,8 @@ def read_postmaster(data: Path) -> Postmaster | None:
 async def reach(data: Path) -> str | None:
     """Return the URL of the server on this data if it answers; a process id proves nothing."""
     postmaster = read_postmaster(data)
-    if postmaster is None or not postmaster.is_ready:
-        return None
+    if postmaster is None or not postmaster.is_ready or postmaster.port != PORT:
+        return None  # on another port it serves an upgrade
     try:
         await _ensure_database(url_of(postmaster, "postgres"))
     except asyncpg.TooManyConnectionsError:

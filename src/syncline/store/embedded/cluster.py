@@ -59,6 +59,7 @@ class Cluster:
         launched = False
         deadline = monotonic() + START_SECONDS
         while (url := await reach(self.data)) is None:
+            self._end_interrupted_upgrade()
             with FileLock(self.lock_path) as lock:
                 if lock.try_exclusive():
                     if launched:
@@ -72,16 +73,17 @@ class Cluster:
 
     async def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Shut the server down, orderly unless told otherwise, and wait until it is all gone."""
-        signalled: Postmaster | None = None
+        signalled: list[Postmaster] = []
         deadline = monotonic() + STOP_SECONDS
         while self.is_alive():
-            signalled = signalled or self._signal(how)
+            signalled = signalled or self._signal(self._postmasters(), how)
             if monotonic() > deadline:
                 raise self._failure(f"the embedded Postgres did not stop in {STOP_SECONDS} s")
             await pause(POLL_SECONDS)
-        if signalled and signalled.socket_folder.name == socket_folder_name(self.home):
-            with suppress(OSError):  # a killed server leaves its socket, for the next to clear
-                signalled.socket_folder.rmdir()
+        for postmaster in signalled:
+            if postmaster.socket_folder.name == socket_folder_name(self.home):
+                with suppress(OSError):  # a killed server leaves its socket, for the next to clear
+                    postmaster.socket_folder.rmdir()
 
     def is_alive(self) -> bool:
         """Return whether any process of a server still runs, answering or not."""
@@ -105,13 +107,15 @@ class Cluster:
         if self.upgraded.exists() and not self.data.exists():
             self.upgraded.rename(self.data)
 
+    async def discard_unfinished(self) -> None:
+        await asyncio.to_thread(shutil.rmtree, self.unfinished, ignore_errors=True)
+
     async def create(
         self, lock: FileLock, binaries: Binaries, launcher: Launcher, *options: str
     ) -> None:
         """Make an empty data folder, under the name of an unfinished one."""
         if len(os.fsencode(self.data)) > DATA_PATH_BYTES:
             raise EmbeddedError(f"SYNCLINE_HOME is too long a path for Postgres: {self.home}")
-        await asyncio.to_thread(shutil.rmtree, self.unfinished, ignore_errors=True)
         locale = ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         if binaries.major < 17:
             locale = ["--locale=C.UTF-8"]
@@ -142,6 +146,7 @@ class Cluster:
         self, lock: FileLock, binaries: Binaries | None, settings: Mapping[str, str]
     ) -> None:
         self.finish_upgrade()
+        await self.discard_unfinished()
         found = [binaries] if binaries else await asyncio.to_thread(find_binaries)
         fitting = choose_binaries(found, self.major())
         launcher = await asyncio.to_thread(choose_launcher, fitting, self.home)
@@ -175,12 +180,21 @@ class Cluster:
         self._log.touch(mode=0o600)
         self._log_start = self._log.stat().st_size
 
-    def _signal(self, how: signal.Signals) -> Postmaster | None:
-        postmaster = read_postmaster(self.data)
-        if postmaster is not None:
+    def _end_interrupted_upgrade(self) -> None:
+        """Stop what a killed upgrade left running, known by its port; no other is under way now."""
+        if self.is_alive():
+            left = [postmaster for postmaster in self._postmasters() if postmaster.port != PORT]
+            self._signal(left, signal.SIGINT)
+
+    def _postmasters(self) -> list[Postmaster]:
+        folders = (self.data, self.unfinished)
+        return [found for folder in folders if (found := read_postmaster(folder)) is not None]
+
+    def _signal(self, postmasters: list[Postmaster], how: signal.Signals) -> list[Postmaster]:
+        for postmaster in postmasters:
             with suppress(ProcessLookupError):
                 os.kill(postmaster.pid, how)
-        return postmaster
+        return postmasters
 
     def _failure(self, what: str) -> EmbeddedError:
         """Return the error, with what the server logged since we launched it."""

@@ -46,6 +46,7 @@ async def _copy(cluster: Cluster, lock: FileLock, old: Binaries, new: Binaries) 
     launcher = await asyncio.to_thread(choose_launcher, new, cluster.home)
     control = [*launcher.prefix, old.path("pg_controldata"), str(cluster.data)]
     described = await cluster.run(control, lock)
+    await cluster.discard_unfinished()
     await cluster.create(lock, new, launcher, *_checksum_options(described, new))
     folders = ["--old-bindir", str(old.folder), "--new-bindir", str(new.folder)]
     folders += ["--old-datadir", str(cluster.data), "--new-datadir", str(cluster.unfinished)]

@@ -1,0 +1,89 @@
+"""What the calls that serve people share: finding rows, and checking what was given."""
+
+from typing import Any
+from uuid import UUID
+
+from syncline.clock import Clock
+from syncline.engine.wakeup import Wakeup
+from syncline.errors import ContractError
+from syncline.model import Connection, Job
+from syncline.sdk.jsontext import encode_json
+from syncline.settings import Settings
+from syncline.store import connections, jobs
+from syncline.store.connections import LockedConnection
+from syncline.store.pool import Pool, Transaction
+
+MAX_CONFIG_BYTES = 256_000
+
+
+class Desk:
+    """What each of the collections of an engine is built from."""
+
+    def __init__(self, pool: Pool, settings: Settings, clock: Clock, wakeup: Wakeup) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._clock = clock
+        self._wakeup = wakeup
+
+
+async def lock_connection(
+    tx: Transaction, connection_id: UUID, tenant_id: str | None
+) -> LockedConnection:
+    found = (await connections.lock(tx, [connection_id])).get(connection_id)
+    if found is None or tenant_id not in (None, found.tenant_id):
+        raise not_found("connection", connection_id)
+    return found
+
+
+async def get_connection(tx: Transaction, connection_id: UUID, tenant_id: str | None) -> Connection:
+    connection = await connections.get(tx, connection_id, tenant_id)
+    if connection is None:
+        raise not_found("connection", connection_id)
+    return connection
+
+
+async def get_job(tx: Transaction, job_id: UUID, tenant_id: str | None) -> Job:
+    job = await jobs.get(tx, job_id, tenant_id)
+    if job is None:
+        raise not_found("job", job_id)
+    return job
+
+
+def not_found(what: str, id_: UUID) -> LookupError:
+    return LookupError(f"there is no {what} {id_}")
+
+
+def check_text(
+    name: str, text: str, *, characters: int | None = None, octets: int | None = None
+) -> None:
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ValueError(f"{name} is {text!r}; it must be a non-empty text without NUL")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} holds a lone surrogate") from None
+    if characters is not None and len(text) > characters:
+        raise ValueError(f"{name} has {len(text)} characters; {characters} is the most")
+    if octets is not None and size > octets:
+        raise ValueError(f"{name} has {size} bytes; {octets} is the most")
+
+
+def check_config(config: dict[str, Any] | None) -> None:
+    if config is None:
+        return
+    if not isinstance(config, dict):
+        raise ValueError(f"config is {type(config).__name__}; it must be an object")
+    json_or_value_error(config, limit=MAX_CONFIG_BYTES, where="config")
+
+
+def json_or_value_error(value: Any, *, limit: int, where: str) -> str:
+    try:
+        return encode_json(value, limit=limit, where=where)
+    except ContractError as error:
+        raise ValueError(str(error)) from None
+
+
+def check_choice(name: str, value: str, choices: Any) -> None:
+    if value not in list(choices):
+        known = ", ".join(choices)
+        raise ValueError(f"{name} is {value!r}; it must be one of {known}")

@@ -1,0 +1,185 @@
+"""The running service: every loop, the signals that end it, and an orderly end."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+
+from syncline.clock import Clock, Dice, monotonic
+from syncline.engine.executor import Executor
+from syncline.engine.leases import LeaseKeeper, Reaper
+from syncline.engine.loop import Loop
+from syncline.engine.scheduler import Scheduler
+from syncline.engine.wakeup import Wakeup
+from syncline.settings import Settings
+from syncline.store import views
+from syncline.store.pool import Pool
+from syncline.telemetry import Telemetry
+
+MEASURE_EVERY = timedelta(seconds=15)
+LONGEST_SILENCE_SECONDS = 30  # a loop that has not made a good step for so long is not beating
+KEEPING = {"renew", "watch"}  # these go on until the last job is settled
+
+
+class Service:
+    """Runs the loops of one engine in this process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        scheduler: Scheduler,
+        executor: Executor,
+        keeper: LeaseKeeper,
+        reaper: Reaper,
+        wakeup: Wakeup,
+        pool: Pool,
+        clock: Clock,
+        dice: Dice,
+        telemetry: Telemetry,
+    ) -> None:
+        self._settings = settings
+        self._scheduler = scheduler
+        self._executor = executor
+        self._keeper = keeper
+        self._reaper = reaper
+        self._wakeup = wakeup
+        self._pool = pool
+        self._clock = clock
+        self._dice = dice
+        self._telemetry = telemetry
+        self._loops: list[Loop] = []
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def run(self, *, signals: bool, scheduler: bool, executor: bool) -> bool:
+        """Run until a signal or `stop()`; return whether no row was left `running`."""
+        with self._signal_handlers() if signals else contextlib.nullcontext():
+            self._loops = self._make_loops(scheduler=scheduler, executor=executor)
+            tasks = {
+                loop.name: asyncio.create_task(loop.run(), name=f"syncline {loop.name}")
+                for loop in self._loops
+            }
+            try:
+                await self._stop.wait()
+            finally:
+                clean = await self._shut_down(tasks)
+        return clean
+
+    async def run_due(self) -> int:
+        """Run what is due until a fresh look finds nothing to claim; return the attempts made."""
+        before = self._executor.attempts
+        async with self._keeping_leases():
+            while True:
+                await self._reaper.reap()
+                claimed = await self._executor.claim_and_start()
+                if not claimed and not self._executor.runs.unsettled():
+                    return self._executor.attempts - before
+                if not claimed:
+                    await self._executor.wait_for_settlement()
+
+    def silent_loops(self) -> dict[str, str]:
+        """Return the loops that no longer beat, and since when."""
+        silent = {}
+        for loop in self._loops:
+            seconds = loop.seconds_since_last_good_step()
+            if seconds > loop.longest_pause + LONGEST_SILENCE_SECONDS:
+                silent[loop.name] = f"no good step for {seconds:.0f} s"
+        return silent
+
+    async def _shut_down(self, tasks: dict[str, "asyncio.Task[None]"]) -> bool:
+        """Take no more, let what runs end, and only then let go of the leases."""
+        deadline = monotonic() + self._settings.executor.shutdown_grace_seconds
+        self._scheduler.stop()
+        for loop in self._loops:
+            if loop.name not in KEEPING:
+                loop.stop()
+        taking = [task for name, task in tasks.items() if name not in KEEPING]
+        if taking:
+            await asyncio.wait(taking, timeout=max(deadline - monotonic(), 1))
+        clean = await self._executor.drain(max(deadline - monotonic(), 0))
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        self._wakeup.close()
+        if "scheduler" in tasks:
+            with contextlib.suppress(Exception):  # one that cannot say so is forgotten in time
+                await self._scheduler.leave()
+            self._telemetry.scheduler_stopped()
+        if "claim" in tasks:
+            self._telemetry.executor_stopped()
+        self._loops = []
+        self._stop.clear()
+        return clean
+
+    def _make_loops(self, *, scheduler: bool, executor: bool) -> list[Loop]:
+        loops = []
+        if scheduler:
+            pause = self._settings.scheduler.tick_interval_seconds
+            loops.append(self._loop("scheduler", self._scheduler.step, pause))
+        if executor:
+            claim = self._loop("claim", self._executor.step)
+            self._executor.on_room = claim.wake
+            self._wakeup.on_heard(claim.wake)
+            loops += [
+                claim,
+                self._loop("reap", self._reaper.step),
+                self._loop("renew", self._keeper.renew, self._settings.executor.lease_seconds),
+                self._loop("watch", self._keeper.watch),
+                self._loop("measure", self._measure_queue, MEASURE_EVERY.total_seconds()),
+            ]
+            if self._wakeup.is_on:
+                loops.append(self._loop("listen", self._wakeup.step))
+        return loops
+
+    def _loop(
+        self, name: str, step: Callable[[], Awaitable[timedelta]], longest_pause: float = 0
+    ) -> Loop:
+        return Loop(name, step, self._telemetry, self._dice, longest_pause=longest_pause)
+
+    async def _measure_queue(self) -> timedelta:
+        async with self._pool.transaction() as tx:
+            now = await self._clock.now(tx)
+            queue = await views.measure_queue(tx, now=now)
+        oldest_age = now - queue.oldest_due_at if queue.oldest_due_at else timedelta()
+        self._telemetry.queue_measured(queue.depth_by_provider, oldest_age)
+        return MEASURE_EVERY
+
+    @asynccontextmanager
+    async def _keeping_leases(self) -> AsyncIterator[None]:
+        """Renew and watch in the background while jobs run outside of `run()`."""
+        loops = [self._loop("renew", self._keeper.renew), self._loop("watch", self._keeper.watch)]
+        tasks = [asyncio.create_task(loop.run()) for loop in loops]
+        try:
+            yield
+        except asyncio.CancelledError:
+            await asyncio.shield(self._executor.drain(0))
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    @contextmanager
+    def _signal_handlers(self) -> Iterator[None]:
+        """Stop at the first signal, leave at once at the second; put back what was there."""
+        loop = asyncio.get_running_loop()
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+        def on_signal() -> None:
+            if self._stop.is_set():
+                os._exit(1)
+            self.stop()
+
+        for number in before:
+            loop.add_signal_handler(number, on_signal)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)

@@ -1,0 +1,194 @@
+"""A small world for scenarios: one engine on real Postgres, a clock to set, dice to load."""
+
+import json
+import random
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+
+from syncline import Connection, Connector, Engine, Settings
+from syncline.engine.scheduler import TickReport
+from syncline.model import Job, StoredSignal
+from syncline.testing import ManualClock, ScriptedConnector
+
+DAY = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+def at(text: str) -> datetime:
+    """Return a time of the day on which every scenario plays: at("10:15:30")."""
+    parts = [int(part) for part in text.split(":")]
+    hours, minutes, seconds = parts + [0] * (3 - len(parts))
+    return DAY + timedelta(hours=hours, minutes=minutes, seconds=seconds)
+
+
+class LoadedDice(random.Random):
+    """Chance that a test decides: every roll is `value`."""
+
+    value = 0.5
+
+    def random(self) -> float:
+        return self.value
+
+
+class World:
+    """An engine, its clock and its connector, and plain SQL beside them."""
+
+    def __init__(self, url: str, engine: Engine, clock: ManualClock, dice: LoadedDice) -> None:
+        self.url = url
+        self.engine = engine
+        self.clock = clock
+        self.dice = dice
+        self.settings = engine.settings
+
+    @property
+    def connector(self) -> ScriptedConnector:
+        """The scripted connector of the provider "github"."""
+        connector = self.engine.providers["github"]
+        assert isinstance(connector, ScriptedConnector)
+        return connector
+
+    async def connection(
+        self,
+        *,
+        tenant: str = "acme",
+        provider: str = "github",
+        status: str = "active",
+        sync: dict[str, Any] | None = None,
+        last_finished: str | datetime | None = None,
+        created: str | datetime = "00:00",
+        metadata: Any = None,
+    ) -> Connection:
+        """Insert a connection by plain SQL, as a person would, with a finished job if asked for."""
+        id_ = uuid4()
+        await self.sql(
+            "INSERT INTO {schema}.connections"
+            " (id, tenant_id, provider_slug, external_id, status, metadata, created_at)"
+            " VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            *(id_, tenant, provider, str(id_), status),
+            json.dumps({"sync": sync or {}} if metadata is None else metadata),
+            _instant(created),
+        )
+        connection = await self.engine.connections.get(id_)
+        if last_finished is not None:
+            finished = _instant(last_finished)
+            await self.job(connection, status="succeeded", finished_at=finished)
+        return connection
+
+    async def job(self, connection: Connection, **columns: Any) -> UUID:
+        """Insert a job by plain SQL: incremental, queued, and due at once unless told otherwise."""
+        row: dict[str, Any] = {
+            "id": uuid4(),
+            "tenant_id": connection.tenant_id,
+            "provider_slug": connection.provider_slug,
+            "connection_id": connection.id,
+            "job_type": "incremental",
+            "scheduled_at": columns.get("finished_at", self.clock()),
+            **columns,
+        }
+        names = ", ".join(row)
+        places = ", ".join(f"${number}" for number in range(1, len(row) + 1))
+        await self.sql(
+            f"INSERT INTO {{schema}}.sync_jobs ({names}) VALUES ({places})", *row.values()
+        )
+        id_: UUID = row["id"]
+        return id_
+
+    async def tick(
+        self, at_time: str | datetime | None = None, *, jitter_seconds: int | None = None
+    ) -> TickReport:
+        """Tick at a time of the day; a jitter given is the one that a 900 s interval samples."""
+        if at_time is not None:
+            self.clock.set(_instant(at_time))
+        if jitter_seconds is not None:
+            self.dice.value = self.roll_for_jitter(jitter_seconds)
+        return await self.engine.tick()
+
+    def roll_for_jitter(self, seconds: int, *, interval: int = 900) -> float:
+        rules = self.settings.scheduler
+        lowest, highest = rules.jitter_pct_min * interval, rules.jitter_pct_max * interval
+        return float((seconds - lowest) / (highest - lowest + 1)) + 1e-6
+
+    async def run_due(self, at_time: str | datetime | None = None) -> int:
+        if at_time is not None:
+            self.clock.set(_instant(at_time))
+        return await self.engine.run_due()
+
+    async def jobs(self, connection: Connection, **columns: Any) -> list[Job]:
+        """Return the connection's jobs, the oldest first, of those columns where given."""
+        found = await self.engine.jobs.list(connection_id=connection.id, limit=1000)
+        return [
+            job
+            for job in sorted(found, key=lambda job: (job.created_at, job.id))
+            if all(getattr(job, name) == value for name, value in columns.items())
+        ]
+
+    async def pending(self, connection: Connection) -> Job:
+        """Return the connection's only queued or running job."""
+        jobs = [job for job in await self.jobs(connection) if job.status in ("queued", "running")]
+        assert len(jobs) == 1, jobs
+        return jobs[0]
+
+    async def get_job(self, job_id: UUID) -> Job:
+        return await self.engine.jobs.get(job_id)
+
+    async def sync_metadata(self, connection: Connection) -> Any:
+        """Return what `metadata.sync` holds now."""
+        return (await self.engine.connections.get(connection.id)).metadata["sync"]
+
+    async def signals(self, connection: Connection) -> list[StoredSignal]:
+        return await self.engine.signals.list(connection_id=connection.id, limit=100_000)
+
+    async def sql(self, statement: str, *arguments: Any) -> Any:
+        """Run a statement on a connection of its own; return its rows."""
+        async with self.session() as session:
+            return await session.fetch(self.qualified(statement), *arguments)
+
+    def qualified(self, statement: str) -> str:
+        return statement.replace("{schema}", f'"{self.settings.schema}"')
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Any]:
+        """Lend a session of its own, for races that a test writes out."""
+        session = await asyncpg.connect(self.url)
+        try:
+            yield session
+        finally:
+            await session.close()
+
+    @asynccontextmanager
+    async def another_engine(
+        self, connectors: Iterable[Connector] | None = None, **settings: Any
+    ) -> AsyncIterator["World"]:
+        """Lend a second engine on the same database, with the same clock and dice."""
+        async with open_world(
+            self.url,
+            clock=self.clock,
+            dice=self.dice,
+            connectors=self.engine.providers.values() if connectors is None else connectors,
+            **{"portable": self.settings.portable, **settings},
+        ) as world:
+            yield world
+
+
+@asynccontextmanager
+async def open_world(
+    url: str,
+    *,
+    clock: ManualClock | None = None,
+    dice: LoadedDice | None = None,
+    connectors: Iterable[Connector] | None = None,
+    **settings: Any,
+) -> AsyncIterator[World]:
+    clock, dice = clock or ManualClock(at("12:00")), dice or LoadedDice()
+    scripted = [ScriptedConnector("github")] if connectors is None else connectors
+    chosen = Settings(database_url=url, **settings)
+    async with Engine(chosen, connectors=scripted, clock=clock, rng=dice) as engine:
+        yield World(url, engine, clock, dice)
+
+
+def _instant(time: str | datetime) -> datetime:
+    return at(time) if isinstance(time, str) else time
