@@ -1,20 +1,37 @@
-"""Real Postgres for every test: one server a session, one migrated database, emptied each time."""
+"""Real Postgres for every test: one server a session, one migrated database, emptied each time.
 
-import asyncio
+Store and scenario tests run in every mode: on the embedded server, there again without the
+optional features of Postgres, and on the machine's own Postgres where it has one.
+"""
+
 import os
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
+from support.databases import Databases, Mode, modes
 from support.world import World, open_world
 
-from syncline import Engine, Settings
 from syncline.testing.database import TemporaryServer
 
-TABLES = ("connections", "sync_jobs", "signals", "schedulers")
+TESTS = Path(__file__).parent
+IN_EVERY_MODE = (TESTS / "scenarios", TESTS / "store")
+# They bring servers of their own.
+IN_ONE_MODE = (TESTS / "store/test_embedded.py", TESTS / "store/test_temporary_server.py")
+MODES = modes()
+EMBEDDED = MODES[0]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "engine(**settings): the settings of the world's engine")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    path = metafunc.definition.path
+    everywhere = any(path.is_relative_to(folder) for folder in IN_EVERY_MODE)
+    if everywhere and path not in IN_ONE_MODE and "mode" in metafunc.fixturenames:
+        metafunc.parametrize("mode", MODES, ids=str, indirect=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,62 +46,53 @@ def no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[TemporaryServer]:
-    """The embedded Postgres of this test session."""
-    with TemporaryServer() as server:
-        yield server
+def databases(no_settings_from_outside: None) -> Iterator[Databases]:
+    databases = Databases()
+    yield databases
+    databases.close()
 
 
 @pytest.fixture(scope="session")
-def migrated_url(server: TemporaryServer) -> str:
-    """A database with the schema, shared by the tests and emptied before each."""
-    return migrate_new_database(server)
+def server(databases: Databases) -> TemporaryServer:
+    """The embedded Postgres of this test session."""
+    return databases.server(EMBEDDED)
+
+
+@pytest.fixture(scope="session")
+def migrated_url(databases: Databases) -> str:
+    """The embedded server's database with the schema, shared by the tests and emptied before each."""
+    return databases.migrated_url(EMBEDDED)
 
 
 @pytest.fixture
-def database_url(migrated_url: str) -> str:
-    empty(migrated_url)
-    return migrated_url
+def mode(request: pytest.FixtureRequest) -> Mode:
+    """How this test runs; embedded, unless its folder is one that runs in every mode."""
+    mode: Mode = getattr(request, "param", EMBEDDED)
+    if mode.skip_reason:
+        pytest.skip(mode.skip_reason)
+    return mode
 
 
 @pytest.fixture
-def engine_settings() -> dict[str, Any]:
-    """The settings of the world's engine; a test overrides this fixture to change them."""
-    return {}
-
-
-@pytest.fixture
-async def world(database_url: str, engine_settings: dict[str, Any]) -> AsyncIterator[World]:
-    async with open_world(database_url, **engine_settings) as world:
-        yield world
-
-
-def migrate_new_database(server: TemporaryServer) -> str:
-    url = server.create_database()
-
-    async def migrate() -> None:
-        async with Engine(Settings(database_url=url)) as engine:
-            await engine.migrate()
-
-    asyncio.run(migrate())
+def database_url(databases: Databases, mode: Mode) -> str:
+    """The mode's database, with the schema and without rows."""
+    url = databases.migrated_url(mode)
+    databases.empty(url)
     return url
 
 
-def empty(url: str) -> None:
-    async def truncate() -> None:
-        session = await asyncpg.connect(url)
-        try:
-            tables = ", ".join(f"syncline.{table}" for table in TABLES)
-            await session.execute(f"TRUNCATE {tables}")
-        finally:
-            await session.close()
-
-    asyncio.run(truncate())
+@pytest.fixture
+def engine_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The settings of the world's engine: what the mark `engine` says, or a fixture in its place."""
+    marker = request.node.get_closest_marker("engine")
+    return dict(marker.kwargs) if marker else {}
 
 
-def system_postgres() -> Path | None:
-    """Return the folder of the newest system Postgres that the engine supports, if there is one."""
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    if beside := shutil.which("postgres"):
-        folders.append(Path(beside).resolve().parent)
-    return next((folder for folder in folders if (folder / "initdb").exists()), None)
+@pytest.fixture
+async def world(
+    database_url: str, mode: Mode, engine_settings: dict[str, Any]
+) -> AsyncIterator[World]:
+    async with open_world(
+        database_url, **{"portable": mode.portable, **engine_settings}
+    ) as world:
+        yield world

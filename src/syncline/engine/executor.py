@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from uuid import uuid4
 
-from syncline.clock import Clock, pause
+from syncline.clock import Clock, monotonic, pause
 from syncline.engine.attempt import attempt
 from syncline.engine.runs import Run, Runs
 from syncline.engine.settlement import ACTIVE, Settlement, Settler
@@ -78,9 +78,11 @@ class Executor:
 
     async def claim_and_start(self) -> int:
         """Return how many due jobs were claimed and started, in their order."""
+        self._gives_up = False
+        asked = monotonic()
         claimed = await self._claim(min(self.free_slots, LARGEST_CLAIM))
         for claim in claimed:
-            self._start(claim)
+            self._start(claim, leased_since=asked)
         return len(claimed)
 
     async def wait_for_settlement(self) -> None:
@@ -95,7 +97,7 @@ class Executor:
             self.runs.interrupt(run)
         # The database may be away; then the rows are left to the reaper.
         clean = await self._settled_within(2 * SETTLE_PAUSE_SECONDS + 1)
-        self._gives_up = True
+        self._gives_up = not clean
         return clean
 
     async def _settled_within(self, seconds: float) -> bool:
@@ -134,8 +136,8 @@ class Executor:
         for provider, waited in delays.items():
             self._telemetry.jobs_claimed(provider, waited)
 
-    def _start(self, claim: Claim) -> None:
-        run = self.runs.add(claim)
+    def _start(self, claim: Claim, *, leased_since: float) -> None:
+        run = self.runs.add(claim, leased_since)
         if claim.connection_status != ACTIVE:
             self.runs.end(run, Unrun())
             return

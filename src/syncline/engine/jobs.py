@@ -128,7 +128,5 @@ class Jobs(Desk):
             status=JobStatus.QUEUED,
         )
         triggered = await jobs.trigger(tx, job, now=await self._clock.now(tx))
-        # It may finish before the slot it was meant for, so the next one may come earlier too.
-        await connections.look_at_once(tx, [locked.id])
         await self._wakeup.notify(tx)
         return triggered

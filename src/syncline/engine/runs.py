@@ -19,8 +19,8 @@ class Run:
 
     claim: Claim
     threads: Threads
+    lease_confirmed: float
     began: float = field(default_factory=monotonic)
-    lease_confirmed: float = field(default_factory=monotonic)
     task: "asyncio.Task[Ending] | None" = None
     ending: Ending | None = None
     ended: float = 0
@@ -57,8 +57,8 @@ class Runs:
     def unsettled(self) -> list[Run]:
         return [run for run in self._runs.values() if not run.is_settled]
 
-    def add(self, claim: Claim) -> Run:
-        run = Run(claim, Threads(on_idle=lambda: self.free(run)))
+    def add(self, claim: Claim, leased_since: float) -> Run:
+        run = Run(claim, Threads(on_idle=lambda: self.free(run)), lease_confirmed=leased_since)
         self._runs[claim.id] = run
         self._unsettled += 1
         self._all_settled.clear()

@@ -74,13 +74,14 @@ class Service:
         """Run what is due until a fresh look finds nothing to claim; return the attempts made."""
         before = self._executor.attempts
         async with self._keeping_leases():
+            await self._reaper.reap()
             while True:
-                await self._reaper.reap()
-                claimed = await self._executor.claim_and_start()
-                if not claimed and not self._executor.runs.unsettled():
-                    return self._executor.attempts - before
-                if not claimed:
+                if await self._executor.claim_and_start():
+                    continue
+                if self._executor.runs.unsettled():
                     await self._executor.wait_for_settlement()
+                elif not await self._reaper.reap():
+                    return self._executor.attempts - before
 
     def silent_loops(self) -> dict[str, str]:
         """Return the loops that no longer beat, and since when."""

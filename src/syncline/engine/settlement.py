@@ -148,9 +148,19 @@ async def _move_connections(tx: Transaction, held: Sequence[Settlement], now: da
     if moves:
         expect(await connections.set_status(tx, moves, now=now), len(moves), "statuses")
         await jobs.cancel_queued(tx, [move[0] for move in moves], now=now)
-    unrun = [one.claim.connection_id for one in held if isinstance(one.outcome, Cancelled)]
-    if unrun:
-        await connections.look_at_once(tx, unrun)
+    afresh = [one.claim.connection_id for one in held if _needs_a_fresh_look(one, now)]
+    if afresh:
+        await connections.look_at_once(tx, afresh)
+
+
+def _needs_a_fresh_look(one: Settlement, now: datetime) -> bool:
+    """Return whether the next slot may come before the tick would look.
+
+    The tick looks one interval after the slot. A job that was pulled forward and ended before its
+    slot, or that was cancelled unrun, makes the next one due earlier.
+    """
+    before_its_slot = one.claim.slot_at is not None and now < one.claim.slot_at
+    return before_its_slot or isinstance(one.outcome, Cancelled)
 
 
 async def _queue_follow_ups(tx: Transaction, held: Sequence[Settlement], now: datetime) -> None:

@@ -66,7 +66,7 @@ CLAIM = """
       FROM picked JOIN {schema}.connections c ON c.id = picked.connection_id
      WHERE j.id = picked.id
  RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
-           j.attempts, j.lapses, j.scheduled_at, j.retry_after, j.cursor, j.lease_token,
+           j.attempts, j.lapses, j.slot_at, j.scheduled_at, j.retry_after, j.cursor, j.lease_token,
            c.external_id, c.status AS connection_status, c.config, c.metadata
 """
 
@@ -92,6 +92,7 @@ class Claim:
     priority: int
     attempts: int
     lapses: int
+    slot_at: datetime | None
     scheduled_at: datetime
     retry_after: datetime | None
     cursor: str | None
@@ -167,7 +168,7 @@ TAKE_OVER = """
       JOIN {schema}.connections c ON c.id = old.connection_id
      WHERE j.id = lapsed.id
  RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
-           j.attempts, j.lapses, j.scheduled_at, j.retry_after, j.cursor, j.lease_token,
+           j.attempts, j.lapses, j.slot_at, j.scheduled_at, j.retry_after, j.cursor, j.lease_token,
            c.external_id, c.status AS connection_status, NULL AS config, NULL AS metadata
 """
 

@@ -1,0 +1,101 @@
+"""The databases of a test session: one of each mode, migrated once, emptied for every test."""
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import asyncpg
+
+from syncline import Engine, Settings
+from syncline.store.embedded.binaries import SYSTEM_FOLDER, Binaries, find_binaries
+from syncline.testing.database import TemporaryServer
+
+# Deleting a few rows takes a hundredth of the time that truncating their tables does.
+EMPTY = "; ".join(
+    f"DELETE FROM syncline.{table}"
+    for table in ("sync_jobs", "connections", "signals", "schedulers")
+)
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A way to run the same tests: on which server, and with which of its features."""
+
+    name: str
+    portable: bool = False
+    binaries: Binaries | None = None
+    skip_reason: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def modes() -> list[Mode]:
+    """Return every mode; one that this machine cannot offer says why."""
+    system = system_postgres()
+    if system is None:
+        third = Mode("postgres", skip_reason="no system Postgres of a supported version was found")
+    else:
+        third = Mode(f"postgres-{system.major}", binaries=system)
+    return [Mode("embedded"), Mode("portable", portable=True), third]
+
+
+def system_postgres() -> Binaries | None:
+    """Return the newest system Postgres that the engine supports, if there is one."""
+    wheels = Path(asyncpg.__file__).parents[1]
+    own = [found for found in find_binaries() if not found.folder.is_relative_to(wheels)]
+    return max(own, key=lambda found: found.major, default=None)
+
+
+class Databases:
+    """Servers and databases, each made when a test first asks for it."""
+
+    def __init__(self) -> None:
+        self._resources = ExitStack()
+        # Its own thread, because a test's event loop may be running in the caller's.
+        self._thread = self._resources.enter_context(ThreadPoolExecutor(max_workers=1))
+        self._runner = asyncio.Runner()
+        self._resources.callback(lambda: self._thread.submit(self._runner.close).result())
+        self._servers: dict[Binaries | None, TemporaryServer] = {}
+        self._urls: dict[Mode, str] = {}
+        self._sessions: dict[str, Any] = {}
+
+    def server(self, mode: Mode) -> TemporaryServer:
+        if mode.binaries not in self._servers:
+            server = self._resources.enter_context(TemporaryServer(binaries=mode.binaries))
+            self._servers[mode.binaries] = server
+        return self._servers[mode.binaries]
+
+    def migrated_url(self, mode: Mode) -> str:
+        """Return the mode's database, with the schema."""
+        if mode not in self._urls:
+            url = self.server(mode).create_database()
+            self._run(_migrate(url))
+            self._urls[mode] = url
+        return self._urls[mode]
+
+    def empty(self, url: str) -> None:
+        self._run(self._empty(url))
+
+    def close(self) -> None:
+        for session in self._sessions.values():
+            self._run(session.close())
+        self._resources.close()
+
+    async def _empty(self, url: str) -> None:
+        if url not in self._sessions:
+            self._sessions[url] = await asyncpg.connect(url)
+        await self._sessions[url].execute(EMPTY)
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self._thread.submit(self._runner.run, work).result()
+
+
+async def _migrate(url: str) -> None:
+    async with Engine(Settings(database_url=url)) as engine:
+        await engine.migrate()
