@@ -4,15 +4,16 @@ Store and scenario tests run in every mode: on the embedded server, there again 
 optional features of Postgres, and on the machine's own Postgres where it has one.
 """
 
+import logging
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
 from support.databases import Databases, Mode, modes
 from support.world import World, open_world
-
 from syncline.testing.database import TemporaryServer
 
 TESTS = Path(__file__).parent
@@ -60,7 +61,7 @@ def server(databases: Databases) -> TemporaryServer:
 
 @pytest.fixture(scope="session")
 def migrated_url(databases: Databases) -> str:
-    """The embedded server's database with the schema, shared by the tests and emptied before each."""
+    """The embedded server's database with the schema, shared by the tests."""
     return databases.migrated_url(EMBEDDED)
 
 
@@ -83,7 +84,7 @@ def database_url(databases: Databases, mode: Mode) -> str:
 
 @pytest.fixture
 def engine_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The settings of the world's engine: what the mark `engine` says, or a fixture in its place."""
+    """The settings of the world's engine: what the mark `engine` says, unless overridden."""
     marker = request.node.get_closest_marker("engine")
     return dict(marker.kwargs) if marker else {}
 
@@ -92,7 +93,14 @@ def engine_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
 async def world(
     database_url: str, mode: Mode, engine_settings: dict[str, Any]
 ) -> AsyncIterator[World]:
-    async with open_world(
-        database_url, **{"portable": mode.portable, **engine_settings}
-    ) as world:
+    async with open_world(database_url, **{"portable": mode.portable, **engine_settings}) as world:
         yield world
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Callable[[str], list[dict[str, Any]]]:
+    """Return what the engine told of an event: the fields of each of its log records."""
+    caplog.set_level(logging.DEBUG, "syncline")
+    return lambda event: [
+        vars(record) for record in caplog.records if vars(record).get("event") == event
+    ]

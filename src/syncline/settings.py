@@ -1,22 +1,37 @@
 """The settings: environment, `syncline.toml` or arguments, checked once, frozen afterwards."""
 
+import os
 import warnings
+from collections.abc import Iterable
 from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+from pydantic_settings import SettingsError as UnparsedError
 
 from syncline.errors import SettingsError
 from syncline.policy.backoff import Backoff
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS, ScheduleRules
+from syncline.redaction import mask_secrets
 from syncline.sdk.page import PageLimits
+from syncline.settings_errors import DISAGREEMENT, explain, explain_unparsed
 
 Fraction = Annotated[Decimal, Field(ge=0, lt=1)]
 

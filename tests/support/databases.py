@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from syncline import Engine, Settings
-from syncline.store.embedded.binaries import SYSTEM_FOLDER, Binaries, find_binaries
+from syncline.store.embedded.binaries import Binaries, find_binaries
 from syncline.testing.database import TemporaryServer
 
 # Deleting a few rows takes a hundredth of the time that truncating their tables does.

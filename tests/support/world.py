@@ -1,7 +1,7 @@
 """A small world for scenarios: one engine on real Postgres, a clock to set, dice to load."""
 
+import asyncio
 import json
-import random
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -10,11 +10,13 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from syncline import Connection, Connector, Engine, Settings
+from support.fakes import HeldRun, LoadedDice
+from syncline import Connection, Connector, Engine, Settings, SyncResult
 from syncline.engine.scheduler import TickReport
 from syncline.model import Job, StoredSignal
 from syncline.testing import ManualClock, ScriptedConnector
 
+EMPTY_PAGE = SyncResult()
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
 
 
@@ -23,15 +25,6 @@ def at(text: str) -> datetime:
     parts = [int(part) for part in text.split(":")]
     hours, minutes, seconds = parts + [0] * (3 - len(parts))
     return DAY + timedelta(hours=hours, minutes=minutes, seconds=seconds)
-
-
-class LoadedDice(random.Random):
-    """Chance that a test decides: every roll is `value`."""
-
-    value = 0.5
-
-    def random(self) -> float:
-        return self.value
 
 
 class World:
@@ -43,6 +36,7 @@ class World:
         self.clock = clock
         self.dice = dice
         self.settings = engine.settings
+        self._session: Any = None
 
     @property
     def connector(self) -> ScriptedConnector:
@@ -50,6 +44,10 @@ class World:
         connector = self.engine.providers["github"]
         assert isinstance(connector, ScriptedConnector)
         return connector
+
+    def script(self, *lines: SyncResult | BaseException | HeldRun) -> None:
+        """Say what the connector does at its next calls."""
+        self.connector.script.extend(lines)
 
     async def connection(
         self,
@@ -117,6 +115,30 @@ class World:
             self.clock.set(_instant(at_time))
         return await self.engine.run_due()
 
+    @asynccontextmanager
+    async def during_run(
+        self, ending: SyncResult | BaseException = EMPTY_PAGE
+    ) -> AsyncIterator[HeldRun]:
+        """Lend the time in which another worker runs one job, the only one that it takes."""
+        held = HeldRun(ending)
+        self.script(held)
+        async with self.another_engine(executor={"concurrency": 1}) as worker:
+            runs = asyncio.create_task(worker.engine.run_due())
+            started = asyncio.create_task(held.started.wait())
+            await asyncio.wait((runs, started), return_when=asyncio.FIRST_COMPLETED)
+            assert started.done(), "no job was due"
+            worker.engine.providers.clear()
+            try:
+                yield held
+            finally:
+                held.let_go.set()
+                await runs
+
+    async def run_one(self, ending: SyncResult | BaseException = EMPTY_PAGE) -> None:
+        """Run the next due job alone, leaving queued whatever comes of it."""
+        async with self.during_run(ending):
+            pass
+
     async def jobs(self, connection: Connection, **columns: Any) -> list[Job]:
         """Return the connection's jobs, the oldest first, of those columns where given."""
         found = await self.engine.jobs.list(connection_id=connection.id, limit=1000)
@@ -142,10 +164,25 @@ class World:
     async def signals(self, connection: Connection) -> list[StoredSignal]:
         return await self.engine.signals.list(connection_id=connection.id, limit=100_000)
 
+    async def set_metadata(self, connection: Connection, path: str, value: Any) -> None:
+        """Edit one key by plain SQL, as a person would: path "sync,interval_seconds"."""
+        await self.sql(
+            "UPDATE {schema}.connections SET metadata = jsonb_set(metadata, $2, $3) WHERE id = $1",
+            *(connection.id, path.split(","), json.dumps(value)),
+        )
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.engine.telemetry.registry.get_sample_value(name, labels)
+
     async def sql(self, statement: str, *arguments: Any) -> Any:
-        """Run a statement on a connection of its own; return its rows."""
-        async with self.session() as session:
-            return await session.fetch(self.qualified(statement), *arguments)
+        """Run a statement on a session of this world's own; return its rows."""
+        if self._session is None:
+            self._session = await asyncpg.connect(self.url)
+        return await self._session.fetch(self.qualified(statement), *arguments)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
 
     def qualified(self, statement: str) -> str:
         return statement.replace("{schema}", f'"{self.settings.schema}"')
@@ -163,13 +200,16 @@ class World:
     async def another_engine(
         self, connectors: Iterable[Connector] | None = None, **settings: Any
     ) -> AsyncIterator["World"]:
-        """Lend a second engine on the same database, with the same clock and dice."""
+        """Lend a second engine on the same database, with the same clock, dice and settings."""
+        own = self.settings.model_dump(exclude={"database_url"})
+        for name, value in settings.items():
+            own[name] = {**own[name], **value} if isinstance(value, dict) else value
         async with open_world(
             self.url,
             clock=self.clock,
             dice=self.dice,
             connectors=self.engine.providers.values() if connectors is None else connectors,
-            **{"portable": self.settings.portable, **settings},
+            **own,
         ) as world:
             yield world
 
@@ -187,7 +227,11 @@ async def open_world(
     scripted = [ScriptedConnector("github")] if connectors is None else connectors
     chosen = Settings(database_url=url, **settings)
     async with Engine(chosen, connectors=scripted, clock=clock, rng=dice) as engine:
-        yield World(url, engine, clock, dice)
+        world = World(url, engine, clock, dice)
+        try:
+            yield world
+        finally:
+            await world.close()
 
 
 def _instant(time: str | datetime) -> datetime:

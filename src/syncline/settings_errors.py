@@ -1,0 +1,68 @@
+"""A bad setting in one line: its name, its value and its bounds."""
+
+import re
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from syncline.redaction import mask_secrets
+
+DISAGREEMENT = "disagreement"
+"""The kind of an error whose message itself names the setting within its component."""
+
+MAX_SHOWN = 100
+WORDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+FIELD_OF_PARSE_ERROR = re.compile(r'field "(\w+)"')
+
+
+def explain(error: ValidationError, settings: type[BaseModel]) -> str:
+    """Return the first complaint: which setting, its value, what it must be."""
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        return f"{name}: there is no such setting"
+    if first["type"] == DISAGREEMENT:
+        return f"{name}.{message}"
+    field = _find(settings, first["loc"])
+    must_be = (_bounds(field) if field else "") or message[0].lower() + message[1:]
+    return mask_secrets(f"{name} is {_shown(first['input'])}; {must_be}")
+
+
+def explain_unparsed(error: Exception) -> str:
+    """Return which setting the environment holds in a form that cannot be read."""
+    found = FIELD_OF_PARSE_ERROR.search(str(error))
+    name = found[1] if found else "a setting"
+    return f"{name} cannot be read from SYNCLINE_{name.upper()}: it must be JSON there"
+
+
+def _find(model: type[BaseModel], location: tuple[int | str, ...]) -> FieldInfo | None:
+    """Return the field that a location leads to, through components and providers."""
+    name, *rest = (str(part) for part in location)
+    field = model.model_fields.get(name)
+    if field is None or not rest:
+        return field
+    inner: Any = field.annotation
+    if not hasattr(inner, "model_fields"):  # a component per provider: the next part is its key
+        inner, rest = (get_args(inner) or (None,))[-1], rest[1:]
+    return _find(inner, tuple(rest)) if rest and hasattr(inner, "model_fields") else None
+
+
+def _bounds(field: FieldInfo) -> str:
+    """Return what a numeric setting must be, or nothing for one without bounds."""
+    limits = [
+        f"{words} {getattr(rule, name)}"
+        for rule in field.metadata
+        for name, words in WORDS.items()
+        if getattr(rule, name, None) is not None
+    ]
+    if not limits:
+        return ""
+    is_integer = int in (field.annotation, *get_args(field.annotation))
+    return f"it must be {'an integer' if is_integer else 'a number'}, {' and '.join(limits)}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"

@@ -1,0 +1,37 @@
+"""Chance and time that a test decides: loaded dice, and runs that last as long as it wants."""
+
+import asyncio
+import random
+from typing import Any
+
+from syncline import Connection, SyncResult
+
+
+class LoadedDice(random.Random):
+    """Chance that a test decides: every roll is `value`."""
+
+    value = 0.5
+
+    def random(self) -> float:
+        return self.value
+
+
+class HeldRun:
+    """A line of a script that stays in the connector until it is let go, and then ends as told."""
+
+    def __init__(self, ending: SyncResult | BaseException) -> None:
+        self.ending = ending
+        self.started = asyncio.Event()
+        self.let_go = asyncio.Event()
+        self.was_stopped = False
+
+    async def __call__(self, connection: Connection, cursor: Any) -> SyncResult:
+        self.started.set()
+        try:
+            await self.let_go.wait()
+        except asyncio.CancelledError:
+            self.was_stopped = True
+            raise
+        if isinstance(self.ending, BaseException):
+            raise self.ending
+        return self.ending
