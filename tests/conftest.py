@@ -6,14 +6,14 @@ optional features of Postgres, and on the machine's own Postgres where it has on
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.databases import Databases, Mode, modes
-from support.world import World, open_world
+from support.world import Told, World, open_world
 from syncline.testing.database import TemporaryServer
 
 TESTS = Path(__file__).parent
@@ -98,8 +98,8 @@ async def world(
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Callable[[str], list[dict[str, Any]]]:
-    """Return what the engine told of an event: the fields of each of its log records."""
+def told(caplog: pytest.LogCaptureFixture) -> Told:
+    """What the engine told, by the name of the event."""
     caplog.set_level(logging.DEBUG, "syncline")
     return lambda event: [
         vars(record) for record in caplog.records if vars(record).get("event") == event

@@ -1,10 +1,14 @@
 """Syncline: the sync engine that lives in your Postgres."""
 
-from syncline.engine.app import Engine
-from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
-from syncline.model import Connection, Signal, SyncResult
-from syncline.sdk.connector import Connector
-from syncline.settings import Settings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from syncline.engine.app import Engine
+    from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
+    from syncline.model import Connection, Signal, SyncResult
+    from syncline.sdk.connector import Connector
+    from syncline.settings import Settings
 
 __all__ = [
     "Connection",
@@ -19,3 +23,24 @@ __all__ = [
     "Transient",
     "Unauthorized",
 ]
+
+_HOMES = {
+    "syncline.engine.app": ("Engine",),
+    "syncline.errors": ("Permanent", "RateLimited", "SyncError", "Transient", "Unauthorized"),
+    "syncline.model": ("Connection", "Signal", "SyncResult"),
+    "syncline.sdk.connector": ("Connector",),
+    "syncline.settings": ("Settings",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for: the command line's help needs none."""
+    for home, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(home), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

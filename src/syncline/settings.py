@@ -16,7 +16,6 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -26,14 +25,17 @@ from pydantic_settings import (
 )
 from pydantic_settings import SettingsError as UnparsedError
 
+from syncline import settings_checks as checks
 from syncline.errors import SettingsError
 from syncline.policy.backoff import Backoff
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS, ScheduleRules
 from syncline.redaction import mask_secrets
 from syncline.sdk.page import PageLimits
-from syncline.settings_errors import DISAGREEMENT, explain, explain_unparsed
 
+TOML_FILE = "syncline.toml"
 Fraction = Annotated[Decimal, Field(ge=0, lt=1)]
+SchemaName = Annotated[str, AfterValidator(checks.check_schema)]
+ModuleNames = Annotated[list[str], NoDecode, BeforeValidator(checks.split_names)]
 
 
 class Component(BaseModel):
@@ -50,9 +52,7 @@ class SchedulerSettings(Component):
         le=3600,
         description="How far ahead runs are queued. Default: 60 or the tick, the larger.",
     )
-    default_interval_seconds: int = Field(
-        900, ge=MINIMUM_INTERVAL_SECONDS, description="Interval of a connection without its own."
-    )
+    default_interval_seconds: int = Field(900, description="Interval where none is set.")
     jitter_pct_min: Fraction = Field(Decimal(0), description="Least jitter, as a share.")
     jitter_pct_max: Fraction = Field(Decimal("0.2"), description="Most jitter, as a share.")
     max_overridden_interval_seconds: int = Field(
@@ -65,16 +65,17 @@ class SchedulerSettings(Component):
 
     @model_validator(mode="after")
     def _bounds_agree(self) -> "SchedulerSettings":
+        lowest, default = MINIMUM_INTERVAL_SECONDS, self.default_interval_seconds
+        highest = self.max_overridden_interval_seconds
         if self.jitter_pct_min > self.jitter_pct_max:
-            raise ValueError(
+            checks.disagree(
                 f"jitter_pct_min is {self.jitter_pct_min}; "
                 f"it must be from 0 to jitter_pct_max ({self.jitter_pct_max})"
             )
-        if self.default_interval_seconds > self.max_overridden_interval_seconds:
-            raise ValueError(
-                f"default_interval_seconds is {self.default_interval_seconds}; it must be from "
-                f"{MINIMUM_INTERVAL_SECONDS} to max_overridden_interval_seconds "
-                f"({self.max_overridden_interval_seconds})"
+        if not lowest <= default <= highest:
+            checks.disagree(
+                f"default_interval_seconds is {default}; "
+                f"it must be from {lowest} to max_overridden_interval_seconds ({highest})"
             )
         return self
 
@@ -190,10 +191,10 @@ class Settings(BaseSettings):
     """Everything that can be set; a bad value is refused here, in one line."""
 
     model_config = SettingsConfigDict(
-        env_prefix="SYNCLINE_",
+        env_prefix=checks.PREFIX,
         env_nested_delimiter="__",
         env_ignore_empty=True,
-        toml_file="syncline.toml",
+        toml_file=TOML_FILE,
         extra="forbid",
         frozen=True,
         validate_default=True,
@@ -202,8 +203,8 @@ class Settings(BaseSettings):
     database_url: str | None = Field(
         None, description="Postgres to use; default: the embedded one."
     )
-    schema: str = Field(  # type: ignore[assignment]  # pydantic's own `schema` is long deprecated
-        "syncline", min_length=1, max_length=63, description="Schema that holds the tables."
+    schema: SchemaName = Field(  # type: ignore[assignment]  # pydantic's own is long deprecated
+        "syncline", description="Schema that holds the tables."
     )
     scheduler: SchedulerSettings = SchedulerSettings()
     executor: ExecutorSettings = ExecutorSettings()
@@ -215,13 +216,23 @@ class Settings(BaseSettings):
     pgbouncer: bool = Field(False, description="The URL leads to a pooler in transaction mode.")
     listen_url: str | None = Field(None, description="Direct address for LISTEN beside a pooler.")
     pool_size: int = Field(10, ge=2, le=500, description="Database connections of this process.")
-    connectors: list[str] = Field(default_factory=list, description="Modules with connectors.")
+    connectors: ModuleNames = Field(default_factory=list, description="Modules with connectors.")
 
     def __init__(self, **values: Any) -> None:
+        checks.refuse_unknown_components(os.environ, Settings)
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise SettingsError(_one_line(error)) from None
+            raise SettingsError(checks.explain(error, Settings)) from None
+        except UnparsedError as error:
+            raise SettingsError(checks.explain_unparsed(error)) from None
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"{TOML_FILE} cannot be read: {error}") from None
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Yield what repr() shows: addresses without their passwords."""
+        for name, value in super().__repr_args__():
+            yield name, mask_secrets(value) if isinstance(value, str) else value
 
     @classmethod
     def settings_customise_sources(
@@ -237,35 +248,3 @@ class Settings(BaseSettings):
 
 def _first(own: float | None, inherited: float) -> float:
     return inherited if own is None else own
-
-
-def _one_line(error: ValidationError) -> str:
-    """Return the first complaint as: which setting, its value, its bounds."""
-    first = error.errors()[0]
-    name = ".".join(str(part) for part in first["loc"])
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        return f"{name}: there is no such setting"
-    if first["type"] == "value_error":
-        return f"{name}.{message}" if name else message
-    bounds = _bounds(first["loc"])
-    return f"{name} is {first['input']!r}; {bounds or message[0].lower() + message[1:]}"
-
-
-def _bounds(location: tuple[int | str, ...]) -> str:
-    """Return what a numeric setting must be, or nothing for one without bounds."""
-    fields: dict[str, Any] = dict(Settings.model_fields)
-    for part in location[:-1]:
-        inner = getattr(fields.get(str(part)), "annotation", None)
-        fields = dict(getattr(inner, "model_fields", ProviderRateLimit.model_fields))
-    field = fields.get(str(location[-1]))
-    limits = {
-        name: getattr(rule, name)
-        for rule in (field.metadata if field else ())
-        for name in ("ge", "gt", "le", "lt")
-        if getattr(rule, name, None) is not None
-    }
-    words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
-    return (
-        "it must be " + " and ".join(f"{words[k]} {v}" for k, v in limits.items()) if limits else ""
-    )

@@ -29,6 +29,7 @@ from syncline.store.embedded import (
 from syncline.store.embedded.address import Postmaster, make_socket_folder, read_postmaster
 from syncline.store.embedded.binaries import choose_binaries
 from syncline.store.embedded.cluster import Cluster
+from syncline.store.embedded.filelock import FileLock
 from syncline.store.embedded.home import resolve_home
 from syncline.store.embedded.launcher import choose_launcher
 
@@ -112,6 +113,18 @@ async def test_killed_user_neither_takes_the_server_down_nor_pins_it(home: Path)
     assert not Cluster(home).is_alive()
 
 
+async def test_leaving_waits_for_its_turn(home: Path) -> None:
+    server = await use(home).__aenter__()
+    with FileLock(home / "turn.lock") as another_is_joining:
+        assert another_is_joining.try_exclusive()
+        leaving = asyncio.create_task(server.__aexit__(None, None, None))
+        await asyncio.wait([leaving], timeout=0.2)
+        assert Cluster(home).is_alive()
+
+    await leaving
+    assert not Cluster(home).is_alive()
+
+
 async def test_four_processes_starting_at_once_share_one_server(fresh_home: Path) -> None:
     with ExitStack() as running:
         users = [running.enter_context(process(A_USER, fresh_home)) for _ in range(4)]
@@ -145,10 +158,11 @@ async def test_killed_server_is_started_again_with_its_data(home: Path) -> None:
 
 async def test_pid_left_behind_and_reused_is_not_taken_for_the_server(home: Path) -> None:
     async with use(home):
-        left_behind = (home / "postgres" / "postmaster.pid").read_text()
-    reused = "\n".join([str(os.getpid()), *left_behind.splitlines()[1:]]) + "\n"
-    (home / "postgres" / "postmaster.pid").write_text(reused)
-    make_socket_folder(home).joinpath(".s.PGSQL.5432.lock").write_text(reused)
+        left_behind = pid_file(home).read_text()
+    pid_file(home).write_text(left_behind)
+    reuse_pid(pid_file(home))
+    socket_lock = make_socket_folder(home) / ".s.PGSQL.5432.lock"
+    socket_lock.write_text(pid_file(home).read_text())
 
     assert await stop(home)  # and does not signal us
     async with use(home) as server:
@@ -189,6 +203,7 @@ async def test_older_data_is_refused_with_the_command_that_moves_it(fresh_home: 
     async with use(fresh_home, binaries=old) as server:
         await execute(server.url, KEEP)
         os.kill(postmaster_of(fresh_home).pid, signal.SIGKILL)  # so it has to be recovered first
+    reuse_pid(pid_file(fresh_home))
     with pytest.raises(EmbeddedError, match=r"^[^\n]*`syncline db upgrade`[^\n]*$"):
         await use(fresh_home).__aenter__()
 
@@ -216,6 +231,19 @@ async def test_upgrade_interrupted_before_its_last_rename_is_completed(home: Pat
         assert await fetch(server.url, "SELECT answer FROM kept") == 42
 
 
+async def test_server_left_running_by_a_killed_upgrade_is_ended(home: Path) -> None:
+    async with use(home):
+        pass
+    cluster = Cluster(home)
+    with FileLock(cluster.lock_path) as lock:
+        assert lock.try_exclusive()
+        await cluster._launch(lock, None, {**FAST, "port": "50432"})  # as pg_upgrade does
+    await eventually(lambda: read_postmaster(cluster.data) is not None)
+
+    async with use(home) as server:
+        assert await fetch(server.url, "SHOW port") == "5432"
+
+
 async def test_upgrade_waits_for_no_user(home: Path) -> None:
     async with use(home):
         with pytest.raises(EmbeddedError, match="in use"):
@@ -241,7 +269,8 @@ async def test_server_does_not_see_our_secrets(home: Path, monkeypatch: pytest.M
     monkeypatch.setenv("SOME_API_KEY", "do-not-tell")
 
     async with use(home) as server:
-        await execute(server.url, "COPY (SELECT 1) TO PROGRAM 'test -z \"$SOME_API_KEY\"'")
+        look = 'cat >/dev/null; test -z "$SOME_API_KEY"'
+        await execute(server.url, f"COPY (SELECT 1) TO PROGRAM '{look}'")
 
 
 async def test_setting_unknown_to_postgres_shows_what_the_server_logged(fresh_home: Path) -> None:
@@ -308,7 +337,7 @@ def test_root_without_namespaces_finds_programs_in_closed_folders(
     launcher = choose_launcher(find_binaries()[0], closed)
 
     # access(2) is how Postgres looks for them, and it has a mind of its own about rights.
-    look = [*launcher.prefix, "test", "-x", program(closed / "initdb", "")]
+    look = [*launcher.prefix, "test", "-x", str(program(closed / "initdb", ""))]
     assert subprocess.run(look, check=False).returncode == 0
 
 
@@ -438,6 +467,16 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def pid_file(home: Path) -> Path:
+    return home / "postgres" / "postmaster.pid"
+
+
+def reuse_pid(file: Path) -> None:
+    """Make a pid file name a process that lives and is no server: this one."""
+    _, *rest = file.read_text().splitlines()
+    file.write_text("\n".join([str(os.getpid()), *rest, ""]))
 
 
 def postmaster_of(home: Path) -> Postmaster:

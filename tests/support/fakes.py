@@ -20,10 +20,11 @@ class HeldRun:
     """A line of a script that stays in the connector until it is let go, and then ends as told."""
 
     def __init__(self, ending: SyncResult | BaseException) -> None:
-        self.ending = ending
         self.started = asyncio.Event()
         self.let_go = asyncio.Event()
         self.was_stopped = False
+        self.worker: asyncio.Task[int] | None = None
+        self._ending = ending
 
     async def __call__(self, connection: Connection, cursor: Any) -> SyncResult:
         self.started.set()
@@ -32,6 +33,12 @@ class HeldRun:
         except asyncio.CancelledError:
             self.was_stopped = True
             raise
-        if isinstance(self.ending, BaseException):
-            raise self.ending
-        return self.ending
+        if isinstance(self._ending, BaseException):
+            raise self._ending
+        return self._ending
+
+    async def finish(self) -> None:
+        """Let the run end, and wait until its worker has settled it."""
+        self.let_go.set()
+        if self.worker is not None:
+            await self.worker

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +15,9 @@ from syncline import Connection, Connector, Engine, Settings, SyncResult
 from syncline.engine.scheduler import TickReport
 from syncline.model import Job, StoredSignal
 from syncline.testing import ManualClock, ScriptedConnector
+
+Told = Callable[[str], list[dict[str, Any]]]
+"""What the engine told of an event: the fields of each of its log records."""
 
 EMPTY_PAGE = SyncResult()
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
@@ -95,6 +98,13 @@ class World:
         id_: UUID = row["id"]
         return id_
 
+    async def running_job(self, connection: Connection, **columns: Any) -> UUID:
+        """Insert a job that was claimed just now, by a worker that is gone."""
+        now = self.clock()
+        lease = {"lease_token": uuid4(), "lease_expires_at": now + self.settings.executor.lease}
+        claimed = {"status": "running", "started_at": now, **lease}
+        return await self.job(connection, **{**claimed, **columns})
+
     async def tick(
         self, at_time: str | datetime | None = None, *, jitter_seconds: int | None = None
     ) -> TickReport:
@@ -123,16 +133,15 @@ class World:
         held = HeldRun(ending)
         self.script(held)
         async with self.another_engine(executor={"concurrency": 1}) as worker:
-            runs = asyncio.create_task(worker.engine.run_due())
+            held.worker = asyncio.create_task(worker.engine.run_due())
             started = asyncio.create_task(held.started.wait())
-            await asyncio.wait((runs, started), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((held.worker, started), return_when=asyncio.FIRST_COMPLETED)
             assert started.done(), "no job was due"
             worker.engine.providers.clear()
             try:
                 yield held
             finally:
-                held.let_go.set()
-                await runs
+                await held.finish()
 
     async def run_one(self, ending: SyncResult | BaseException = EMPTY_PAGE) -> None:
         """Run the next due job alone, leaving queued whatever comes of it."""
@@ -160,6 +169,9 @@ class World:
     async def sync_metadata(self, connection: Connection) -> Any:
         """Return what `metadata.sync` holds now."""
         return (await self.engine.connections.get(connection.id)).metadata["sync"]
+
+    async def next_run(self, connection: Connection) -> datetime:
+        return datetime.fromisoformat((await self.sync_metadata(connection))["next_run_at"])
 
     async def signals(self, connection: Connection) -> list[StoredSignal]:
         return await self.engine.signals.list(connection_id=connection.id, limit=100_000)

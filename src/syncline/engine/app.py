@@ -22,11 +22,12 @@ from syncline.model import Job, JobType
 from syncline.sdk.connector import Connector
 from syncline.sdk.registry import connectors_by_provider
 from syncline.settings import Settings
-from syncline.store import invariants, schedule, views
+from syncline.store import invariants, schedule, status, views
 from syncline.store.embedded import EmbeddedPostgres
 from syncline.store.invariants import Violation
 from syncline.store.migrate import check_schema, migrate
 from syncline.store.pool import Pool, Transaction
+from syncline.store.status import Status
 from syncline.store.views import Summary
 from syncline.telemetry import Telemetry
 
@@ -114,6 +115,11 @@ class Engine:
         async with self._pool.transaction() as tx:
             return await views.summarise(tx)
 
+    async def status(self, *, limit: int = 10) -> Status:
+        """Return the counts, and up to `limit` recent attempts, next runs and troubles."""
+        async with self._pool.transaction() as tx:
+            return await status.look(tx, now=await self._clock.now(tx), limit=limit)
+
     async def health(self) -> dict[str, str]:
         """Return what is not well, by its name; empty means ready."""
         ill = {}
@@ -165,7 +171,11 @@ class Engine:
     def _build(self, url: str) -> None:
         settings, clock, dice, telemetry = self.settings, self._clock, self._dice, self.telemetry
         listen_url = settings.listen_url or (None if settings.pgbouncer else url)
-        wakeup = Wakeup(None if settings.portable else listen_url, settings.schema)
+        wakeup = Wakeup(
+            None if settings.portable else listen_url,
+            settings.schema,
+            self._pool.session_settings,
+        )
         settler = Settler(self._pool, settings, clock, dice)
         self._scheduler = Scheduler(self._pool, settings.scheduler, clock, dice, telemetry, wakeup)
         self._executor = Executor(

@@ -12,11 +12,15 @@ CHECK_EVERY = timedelta(seconds=5)
 class Wakeup:
     """LISTEN and NOTIFY on a channel named for the schema; without an address, nothing at all."""
 
-    def __init__(self, listen_url: str | None, schema: str) -> None:
+    def __init__(
+        self, listen_url: str | None, schema: str, session_settings: dict[str, str]
+    ) -> None:
         self.is_on = listen_url is not None
         # A hash, because a schema's name may be longer than a channel's.
         self._channel = f"syncline_{hashlib.sha256(schema.encode()).hexdigest()[:16]}"
-        self._listener = Listener(listen_url or "", self._channel, self._on_notification)
+        self._listener = Listener(
+            listen_url or "", self._channel, self._on_notification, session_settings
+        )
         self._heard: Callable[[], None] | None = None
 
     async def notify(self, tx: Transaction) -> None:

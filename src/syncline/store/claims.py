@@ -11,8 +11,9 @@ from uuid import UUID
 from syncline.store.pool import Transaction
 
 CLAIM = """
-    -- Take due jobs in order, at most one per connection (or per connection and type, $5), and
-    -- at most $4 of those whose lease lapsed twice or more in a row.
+    -- Take due jobs in order, at most one per connection (or per connection and type, $5). Those
+    -- whose lease lapsed twice or more in a row are looked for apart, $4 at most, so that they
+    -- never stand in front of the others.
     WITH RECURSIVE lanes (provider_slug, priority) AS (
         -- The providers and priorities that wait, found by hopping along the index: what is
         -- scheduled for later, or belongs to a provider nobody asked for, is never read.
@@ -28,10 +29,11 @@ CLAIM = """
           FROM lanes WHERE lanes.priority IS NOT NULL
     ), due AS MATERIALIZED (
         SELECT ready.* FROM lanes CROSS JOIN LATERAL (
-            SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at, j.lapses
+            SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = lanes.provider_slug AND j.priority = lanes.priority
                AND j.status = 'queued' AND j.retry_after IS NULL AND j.scheduled_at <= $2
+               AND j.lapses <= 1
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
                                 WHERE r.connection_id = j.connection_id AND r.status = 'running'
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
@@ -39,25 +41,33 @@ CLAIM = """
                FOR UPDATE SKIP LOCKED) ready
          UNION ALL
         SELECT retried.* FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
-            SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at, j.lapses
+            SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = provider.slug AND j.status = 'queued'
-               AND j.retry_after <= $2 AND j.scheduled_at <= $2
+               AND j.retry_after <= $2 AND j.scheduled_at <= $2 AND j.lapses <= 1
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
                                 WHERE r.connection_id = j.connection_id AND r.status = 'running'
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
              ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT $3
                FOR UPDATE SKIP LOCKED) retried
+         UNION ALL
+        SELECT suspect.* FROM (
+            SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
+              FROM {schema}.sync_jobs j
+             WHERE j.provider_slug = ANY ($1::text[]) AND j.status = 'queued' AND j.lapses > 1
+               AND j.scheduled_at <= $2 AND (j.retry_after IS NULL OR j.retry_after <= $2)
+               AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
+                                WHERE r.connection_id = j.connection_id AND r.status = 'running'
+                                  AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
+             ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT $4
+               FOR UPDATE SKIP LOCKED) suspect
     ), ranked AS MATERIALIZED (
-        SELECT id, connection_id, priority, scheduled_at, lapses > 1 AS suspect,
+        SELECT id, connection_id, priority, scheduled_at,
                row_number() OVER (PARTITION BY connection_id, CASE WHEN $5::bool THEN job_type END
-                                  ORDER BY priority DESC, scheduled_at, id) AS place_in_flight,
-               row_number() OVER (PARTITION BY lapses > 1
-                                  ORDER BY priority DESC, scheduled_at, id) AS place_among_suspects
+                                  ORDER BY priority DESC, scheduled_at, id) AS place_in_flight
           FROM due
     ), picked AS MATERIALIZED (
-        SELECT id, connection_id FROM ranked
-         WHERE place_in_flight = 1 AND (NOT suspect OR place_among_suspects <= $4)
+        SELECT id, connection_id FROM ranked WHERE place_in_flight = 1
          ORDER BY priority DESC, scheduled_at, id LIMIT $3
     )
     UPDATE {schema}.sync_jobs j

@@ -121,7 +121,7 @@ class Pool:
             command_timeout=COMMAND_TIMEOUT_SECONDS,
             timeout=COMMAND_TIMEOUT_SECONDS,
             statement_cache_size=0 if self._pgbouncer else 100,
-            server_settings=None if self._pgbouncer else self._session_settings(),
+            server_settings=None if self._pgbouncer else self.session_settings,
             reset=_keep_session,
         )
 
@@ -187,7 +187,8 @@ class Pool:
             await self._check(tx)
             self._checked = True
 
-    def _session_settings(self) -> dict[str, str]:
+    @property
+    def session_settings(self) -> dict[str, str]:
         return {
             "application_name": f"syncline {self.schema}",
             "idle_in_transaction_session_timeout": self._idle_milliseconds,
@@ -198,8 +199,15 @@ class Pool:
 class Listener:
     """One connection of its own that hears a channel."""
 
-    def __init__(self, url: str, channel: str, heard: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        url: str,
+        channel: str,
+        heard: Callable[[], None],
+        session_settings: dict[str, str],
+    ) -> None:
         self._url = url
+        self._session_settings = session_settings
         self._channel = channel
         self._heard = heard
         self._connection: Any = None
@@ -213,7 +221,12 @@ class Listener:
                 self.close()
                 raise
             return False
-        self._connection = await asyncpg.connect(self._url, timeout=COMMAND_TIMEOUT_SECONDS)
+        self._connection = await asyncpg.connect(
+            self._url,
+            timeout=COMMAND_TIMEOUT_SECONDS,
+            command_timeout=COMMAND_TIMEOUT_SECONDS,
+            server_settings=self._session_settings,
+        )
         await self._connection.add_listener(self._channel, lambda *_: self._heard())
         return True
 

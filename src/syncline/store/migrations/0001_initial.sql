@@ -126,6 +126,11 @@ CREATE INDEX sync_jobs_waiting ON {schema}.sync_jobs (provider_slug, retry_after
 COMMENT ON INDEX {schema}.sync_jobs_waiting IS
     'E1: jobs in backoff cost the claim nothing until their wait is over';
 
+CREATE INDEX sync_jobs_suspect ON {schema}.sync_jobs (provider_slug)
+    WHERE status = 'queued' AND lapses > 1;
+COMMENT ON INDEX {schema}.sync_jobs_suspect IS
+    'E7: jobs that may be what kills workers, of which a process runs one at a time';
+
 CREATE INDEX sync_jobs_by_connection ON {schema}.sync_jobs (connection_id, finished_at);
 COMMENT ON INDEX {schema}.sync_jobs_by_connection IS
     'S4: the last completion of a connection; also serves its history and its deletion';

@@ -1,19 +1,55 @@
-"""A bad setting in one line: its name, its value and its bounds."""
+"""What a setting may hold, and the one line that refuses a bad one: its name, value and bounds."""
 
 import re
-from typing import Any, get_args
+from collections.abc import Iterable
+from typing import Any, NoReturn, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
+from syncline.errors import SettingsError
 from syncline.redaction import mask_secrets
 
+PREFIX = "SYNCLINE_"
+MAX_SCHEMA_BYTES = 63  # Postgres cuts longer names off, and then does not find them again
 DISAGREEMENT = "disagreement"
-"""The kind of an error whose message itself names the setting within its component."""
-
 MAX_SHOWN = 100
 WORDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 FIELD_OF_PARSE_ERROR = re.compile(r'field "(\w+)"')
+
+
+def check_schema(name: str) -> str:
+    if not name.isprintable() or not 0 < len(name.encode(errors="replace")) <= MAX_SCHEMA_BYTES:
+        raise ValueError(f"it must be a printable text of 1 to {MAX_SCHEMA_BYTES} bytes")
+    if name.startswith("pg_"):
+        raise ValueError("names that begin with pg_ are reserved to Postgres")
+    return name
+
+
+def split_names(names: Any) -> Any:
+    """Return the list that a text with commas stands for, as the environment holds it."""
+    if isinstance(names, str):
+        return [part.strip() for part in names.split(",") if part.strip()]
+    return names
+
+
+def refuse_unknown_components(names: Iterable[str], settings: type[BaseModel]) -> None:
+    """Refuse `SYNCLINE_SHEDULER__…`, which would otherwise be passed over in silence.
+
+    A name without the double underscore is left alone: containers find many in their environment
+    that are not meant for us.
+    """
+    for name in names:
+        component, delimiter, _ = name.upper().removeprefix(PREFIX).partition("__")
+        is_ours = name.upper().startswith(PREFIX) and delimiter
+        if is_ours and component.lower() not in settings.model_fields:
+            raise SettingsError(f"{name}: there is no such setting")
+
+
+def disagree(message: str) -> NoReturn:
+    """Refuse values that are bad together; the message names a setting of the component."""
+    raise PydanticCustomError(DISAGREEMENT, "{message}", {"message": message})
 
 
 def explain(error: ValidationError, settings: type[BaseModel]) -> str:
@@ -34,7 +70,7 @@ def explain_unparsed(error: Exception) -> str:
     """Return which setting the environment holds in a form that cannot be read."""
     found = FIELD_OF_PARSE_ERROR.search(str(error))
     name = found[1] if found else "a setting"
-    return f"{name} cannot be read from SYNCLINE_{name.upper()}: it must be JSON there"
+    return f"{name} cannot be read: what {PREFIX}{name.upper()}… holds must be JSON"
 
 
 def _find(model: type[BaseModel], location: tuple[int | str, ...]) -> FieldInfo | None:

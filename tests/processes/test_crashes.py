@@ -1,0 +1,257 @@
+"""Real processes that are killed, frozen or told to stop, and a Postgres that goes away."""
+
+import asyncio
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from support.processes import LEASE_SECONDS, Fleet, exit_code, until
+
+from syncline import Engine, Settings
+from syncline.testing.database import TemporaryServer
+
+pytestmark = pytest.mark.process
+
+RECOVERY_SECONDS = LEASE_SECONDS + 5
+
+
+async def add_connection(fleet: Fleet, external_id: str, provider: str, **config: Any) -> Any:
+    [row] = await fleet.sql(
+        "INSERT INTO syncline.connections (tenant_id, provider_slug, external_id, config)"
+        " VALUES ('acme', $1, $2, $3) RETURNING id",
+        *(provider, external_id, json.dumps(config)),
+    )
+    return row["id"]
+
+
+async def add_due_job(fleet: Fleet, external_id: str, provider: str, **config: Any) -> Any:
+    """Add a connection with a job that is due, so that no scheduler is needed."""
+    connection_id = await add_connection(fleet, external_id, provider, **config)
+    [row] = await fleet.sql(
+        "INSERT INTO syncline.sync_jobs (tenant_id, provider_slug, connection_id)"
+        " VALUES ('acme', $1, $2) RETURNING id",
+        *(provider, connection_id),
+    )
+    return row["id"]
+
+
+async def job(fleet: Fleet, job_id: Any) -> Any:
+    """Return the job's row, with the transaction that wrote it last."""
+    [row] = await fleet.sql(
+        "SELECT *, xmin::text AS written_by FROM syncline.sync_jobs WHERE id = $1", job_id
+    )
+    return row
+
+
+async def status_is(fleet: Fleet, job_id: Any, status: str) -> bool:
+    return bool((await job(fleet, job_id))["status"] == status)
+
+
+@pytest.mark.parametrize("end", ["kill -9", "os._exit"])
+async def test_a_dead_workers_job_runs_elsewhere_in_time(fleet: Fleet, end: str) -> None:
+    misfortune = "hang" if end == "kill -9" else end
+    job_id = await add_due_job(fleet, "a", "fragile", first_call=misfortune)
+    worker = fleet.start_worker()
+    await until(lambda: fleet.ledger.entries("called"))
+    other = fleet.start_worker()
+
+    if end == "kill -9":
+        worker.kill()
+    await exit_code(worker, within=5)
+    died = time.monotonic()
+    await until(lambda: len(fleet.ledger.entries("called")) == 2, within=RECOVERY_SECONDS)
+    assert time.monotonic() - died <= RECOVERY_SECONDS
+
+    await until(lambda: status_is(fleet, job_id, "succeeded"))
+    assert [entry.pid for entry in fleet.ledger.entries("called")] == [worker.pid, other.pid]
+    assert (await job(fleet, job_id))["attempts"] == 1
+    assert await fleet.count("signals") == 1
+
+
+async def test_sys_exit_in_a_connector_ends_its_attempt_and_not_the_worker(fleet: Fleet) -> None:
+    job_id = await add_due_job(fleet, "a", "fragile", first_call="sys.exit")
+    worker = fleet.start_worker(rate_limit__base_seconds=0.1)
+
+    await until(lambda: status_is(fleet, job_id, "succeeded"))
+
+    assert worker.poll() is None
+    assert (await job(fleet, job_id))["attempts"] == 1
+    assert {entry.pid for entry in fleet.ledger.entries("called")} == {worker.pid}
+
+
+async def test_a_connector_that_holds_the_interpreter_past_its_lease_is_fenced(
+    fleet: Fleet,
+) -> None:
+    job_id = await add_due_job(fleet, "a", "fragile", first_call="hold the interpreter")
+    worker = fleet.start_worker()
+    await until(lambda: fleet.ledger.entries("called"))
+    fleet.start_worker()
+
+    await until(lambda: status_is(fleet, job_id, "succeeded"), within=RECOVERY_SECONDS)
+    settled = await job(fleet, job_id)
+    await until(lambda: fleet.ledger.entries("stopped"), what="the interpreter is let go")
+    neighbour = await add_due_job(fleet, "b", "paged", total=5)
+    await until(lambda: status_is(fleet, neighbour, "succeeded"))
+
+    assert await job(fleet, job_id) == settled
+    assert await fleet.count("signals", "kind = 'record' AND payload ? 'pid'") == 1
+    assert worker.poll() is None
+
+
+async def test_a_zombie_changes_nothing_and_stops_its_connector(fleet: Fleet) -> None:
+    job_id = await add_due_job(fleet, "a", "fragile", first_call="hang")
+    zombie = fleet.start_worker()
+    await until(lambda: fleet.ledger.entries("called"))
+    fleet.start_worker()
+
+    zombie.send_signal(signal.SIGSTOP)
+    await until(lambda: status_is(fleet, job_id, "succeeded"), within=RECOVERY_SECONDS)
+    settled = await job(fleet, job_id)
+    zombie.send_signal(signal.SIGCONT)
+    [stopped] = await until(lambda: fleet.ledger.entries("stopped"), within=LEASE_SECONDS)
+    zombie.terminate()
+
+    assert stopped.pid == zombie.pid
+    assert await exit_code(zombie, within=10) == 0
+    assert await job(fleet, job_id) == settled
+    assert await fleet.count("signals") == 1
+
+
+async def test_sigterm_under_load_leaves_no_running_row(fleet: Fleet) -> None:
+    for number in range(5):
+        await add_due_job(fleet, f"hanging-{number}", "fragile", first_call="hang")
+    for number in range(20):
+        await add_due_job(fleet, f"{number}", "paged", total=10_000, page_seconds=0.05)
+    worker = fleet.start_worker(executor__shutdown_grace_seconds=0.5)
+    await until(lambda: len(fleet.ledger.entries("called")) > 100)
+
+    worker.terminate()
+
+    assert await exit_code(worker, within=10) == 0
+    assert await fleet.count("sync_jobs", "status = 'running'") == 0
+    assert await fleet.count("sync_jobs", "status = 'queued' AND attempts = 0") == 25
+    assert len(fleet.ledger.entries("stopped")) == 5
+
+
+async def test_a_second_signal_exits_at_once_and_leaves_its_rows_to_the_reaper(
+    fleet: Fleet,
+) -> None:
+    job_id = await add_due_job(fleet, "a", "fragile", first_call="hang")
+    worker = fleet.start_worker(executor__shutdown_grace_seconds=60)
+    await until(lambda: fleet.ledger.entries("called"))
+
+    worker.send_signal(signal.SIGTERM)
+    worker.send_signal(signal.SIGINT)  # a second SIGTERM might be merged with the first
+
+    assert await exit_code(worker, within=2) == 1
+    assert await status_is(fleet, job_id, "running")
+    fleet.start_worker()
+    await until(lambda: status_is(fleet, job_id, "succeeded"), within=RECOVERY_SECONDS)
+
+
+async def test_a_scheduler_killed_in_mid_tick_leaves_job_and_metadata_together(
+    fleet: Fleet,
+) -> None:
+    ids = sorted([await add_connection(fleet, f"{n}", "paged", total=5) for n in range(6)])
+    session = await asyncpg.connect(fleet.url)
+    try:
+        # An uncommitted job of the last connection holds up the insert of the batch it is in.
+        await session.execute("BEGIN")
+        await session.execute(
+            "INSERT INTO syncline.sync_jobs (tenant_id, provider_slug, connection_id)"
+            f" VALUES ('acme', 'paged', '{ids[-1]}')"
+        )
+        scheduler = fleet.start_scheduler(scheduler__batch_size=2)
+        await until(lambda: is_waiting_for_a_lock(fleet))
+        scheduler.kill()
+        scheduler.wait()
+    finally:
+        await session.close()
+    await until(lambda: nobody_is_connected(fleet))
+
+    planned = await planned_connections(fleet)
+    assert len(planned) == 4
+    assert planned == {row["connection_id"] for row in await jobs_made(fleet)}
+
+    fleet.start_scheduler()
+    await until(lambda: fleet.count("sync_jobs"), within=10)
+    await until(lambda: all_planned(fleet, ids))
+    assert {row["connection_id"] for row in await jobs_made(fleet)} == set(ids)
+
+
+async def is_waiting_for_a_lock(fleet: Fleet) -> bool:
+    return bool(
+        await fleet.sql(
+            "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            " AND datname = current_database()"
+        )
+    )
+
+
+async def nobody_is_connected(fleet: Fleet) -> bool:
+    return not await fleet.sql(
+        "SELECT FROM pg_stat_activity WHERE application_name LIKE 'syncline%'"
+        " AND datname = current_database()"
+    )
+
+
+async def planned_connections(fleet: Fleet) -> set[Any]:
+    rows = await fleet.sql(
+        "SELECT id FROM syncline.connections WHERE metadata #> '{sync,next_run_at}' IS NOT NULL"
+    )
+    return {row["id"] for row in rows}
+
+
+async def all_planned(fleet: Fleet, ids: list[Any]) -> bool:
+    return await planned_connections(fleet) == set(ids)
+
+
+async def jobs_made(fleet: Fleet) -> Any:
+    return await fleet.sql("SELECT connection_id FROM syncline.sync_jobs")
+
+
+async def test_postgres_going_away_costs_time_only(tmp_path: Path) -> None:
+    # What was committed must survive a crash of the server here.
+    with TemporaryServer(server_settings={"synchronous_commit": "on"}) as server:
+        fleet = Fleet(server.create_database(), tmp_path)
+        async with Engine(Settings(database_url=fleet.url)) as engine:
+            await engine.migrate()
+        try:
+            await live_through_two_outages(server, fleet)
+        finally:
+            fleet.stop()
+            print(fleet.logs())
+
+
+async def live_through_two_outages(server: TemporaryServer, fleet: Fleet) -> None:
+    total, connections = 300, 6
+    for number in range(connections):
+        await add_connection(fleet, f"{number}", "paged", total=total, page_seconds=0.03)
+    processes = [fleet.start_worker() for _ in range(2)]
+    processes += [fleet.start_scheduler() for _ in range(2)]
+
+    for end in (server.stop, server.kill):
+        seen = len(fleet.ledger.entries("called"))
+        await until(lambda seen=seen: len(fleet.ledger.entries("called")) > seen + 20)
+        await asyncio.to_thread(end)
+        await asyncio.to_thread(server.start)
+    await add_connection(fleet, "late", "paged", total=5)  # a scheduler still ticks
+
+    await until(lambda: finished(fleet, connections * total + 5), within=40)
+    assert all(process.poll() is None for process in processes)
+    [stored] = await fleet.sql(
+        "SELECT count(*) AS all, count(DISTINCT (connection_id, dedupe_key)) AS distinct"
+        " FROM syncline.signals"
+    )
+    assert stored["all"] == stored["distinct"] == connections * total + 5
+    async with Engine(Settings(database_url=fleet.url)) as engine:
+        assert await engine.verify() == []
+
+
+async def finished(fleet: Fleet, expected: int) -> bool:
+    pending = "status IN ('queued', 'running') AND scheduled_at <= now()"
+    return await fleet.count("signals") >= expected and not await fleet.count("sync_jobs", pending)

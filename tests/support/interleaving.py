@@ -1,0 +1,102 @@
+"""Sessions that take turns in a written-out order, and proof that one of them waits."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import asyncpg
+
+from support.world import World
+from syncline import Connection
+from syncline.store.pool import Statements, Transaction
+
+PATIENCE_SECONDS = 10
+Result = TypeVar("Result")
+
+COUNT_WAITING = """
+    SELECT count(*) FROM pg_stat_activity
+     WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
+
+
+class Actor:
+    """A session with an open transaction, which ends when the test says so."""
+
+    def __init__(self, session: Any, world: World) -> None:
+        self._session = session
+        self._qualified = world.qualified
+        self.tx = Transaction(session, Statements(world.settings.schema))
+
+    async def begin(self, isolation: str = "READ COMMITTED") -> None:
+        await self._session.execute(f"BEGIN ISOLATION LEVEL {isolation}")
+
+    async def sql(self, statement: str, *arguments: Any) -> Any:
+        return await self._session.fetch(self._qualified(statement), *arguments)
+
+    async def lock(self, connection: Connection) -> None:
+        """Take the lock that everybody takes who touches a connection and its jobs."""
+        await self.sql(
+            "SELECT FROM {schema}.connections WHERE id = $1 FOR NO KEY UPDATE", connection.id
+        )
+
+    async def commit(self) -> None:
+        await self._session.execute("COMMIT")
+
+    async def rollback(self) -> None:
+        await self._session.execute("ROLLBACK")
+
+
+@asynccontextmanager
+async def actor(world: World, isolation: str = "READ COMMITTED") -> AsyncIterator[Actor]:
+    """Lend a session whose transaction has begun; what it leaves open is rolled back."""
+    async with world.session() as session:
+        acting = Actor(session, world)
+        await acting.begin(isolation)
+        yield acting
+
+
+async def made_to_wait(
+    world: World, work: Coroutine[Any, Any, Result]
+) -> "asyncio.Task[Result]":
+    """Start the work, and return it once it waits for a lock that somebody holds.
+
+    Locks are granted in the order in which they were asked for, so of two pieces of work that
+    were made to wait for one row, the first goes on first.
+    """
+    before = await _count_waiting(world)
+    task = asyncio.create_task(work)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await _count_waiting(world) <= before:
+            assert not task.done(), "it did not have to wait"
+    return task
+
+
+async def _count_waiting(world: World) -> int:
+    [row] = await world.sql(COUNT_WAITING)
+    count: int = row["count"]
+    return count
+
+
+async def count_deadlocks(url: str) -> int:
+    """Return how many deadlocks the database has seen, once all others have left it.
+
+    A session reports what it has seen when it leaves, if not before.
+    """
+    session = await asyncpg.connect(url)
+    others = """
+        SELECT count(*) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid()
+           AND application_name LIKE 'syncline%'
+    """
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await session.fetchval(others):
+                pass
+        await session.execute("SELECT pg_stat_clear_snapshot()")
+        count: int = await session.fetchval(
+            "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        )
+    finally:
+        await session.close()
+    return count
