@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from support.databases import Databases, Mode, modes
@@ -22,6 +23,10 @@ IN_EVERY_MODE = (TESTS / "scenarios", TESTS / "store")
 IN_ONE_MODE = (TESTS / "store/test_embedded.py", TESTS / "store/test_temporary_server.py")
 MODES = modes()
 EMBEDDED = MODES[0]
+
+# The same examples at every run, however busy the machine: no property fails by chance.
+hypothesis.settings.register_profile("steady", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("steady")
 
 
 def pytest_configure(config: pytest.Config) -> None:

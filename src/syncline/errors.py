@@ -19,6 +19,10 @@ from typing import Any
 class SyncError(Exception):
     """What a connector raises when a page cannot be had."""
 
+    # For subclasses whose own __init__ does not call this one.
+    message: str = ""
+    details: Mapping[str, Any] | None = None
+
     def __init__(self, message: str = "", *, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.message = message
@@ -27,6 +31,8 @@ class SyncError(Exception):
 
 class RateLimited(SyncError):
     """The provider asks for a pause; the hint, where given, is the least to wait."""
+
+    retry_after_seconds: float | None = None
 
     def __init__(
         self,

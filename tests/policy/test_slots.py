@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.world import at
 
+from support.world import at
 from syncline.policy.schedule import (
     Candidate,
     RunPlan,
@@ -28,7 +28,7 @@ RULES = ScheduleRules(QUARTER, timedelta(days=1), Decimal(0), Decimal("0.2"))
 instants = st.datetimes(
     datetime(2000, 1, 1),
     datetime(2100, 1, 1),
-    timezones=st.just(UTC),  # noqa: DTZ001
+    timezones=st.just(UTC),
 )
 intervals = st.integers(60, 86_400).map(lambda seconds: timedelta(seconds=seconds))
 gaps = st.integers(-200_000, 50_000_000).map(lambda tenths: timedelta(seconds=tenths / 10))

@@ -170,6 +170,7 @@ async def test_pid_left_behind_and_reused_is_not_taken_for_the_server(home: Path
 
 
 async def test_interrupted_start_leaves_no_server(fresh_home: Path) -> None:
+    (fresh_home / "postgres.new" / "base").mkdir(parents=True)  # an earlier one got this far
     starting = asyncio.create_task(use(fresh_home).__aenter__())
     await eventually((fresh_home / "postgres").exists)
     starting.cancel()
@@ -349,6 +350,17 @@ async def test_data_of_another_user_is_refused(fresh_home: Path) -> None:
 
     with pytest.raises(EmbeddedError, match="belongs to another user"):
         await use(fresh_home).__aenter__()
+
+
+@ROOT_ONLY
+async def test_home_of_another_user_is_refused_and_left_alone(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12345, 12345)
+
+    for attempt in (use(tmp_path).__aenter__(), stop(tmp_path), upgrade(tmp_path)):
+        with pytest.raises(EmbeddedError, match="belongs to another user"):
+            await attempt
+
+    assert os.listdir(tmp_path) == []
 
 
 @ROOT_ONLY

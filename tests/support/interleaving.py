@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from support.fakes import HeldRun
 from support.world import World
 from syncline import Connection
 from syncline.store.pool import Statements, Transaction
@@ -40,6 +41,14 @@ class Actor:
             "SELECT FROM {schema}.connections WHERE id = $1 FOR NO KEY UPDATE", connection.id
         )
 
+    async def insert_job(self, connection: Connection) -> None:
+        """Insert a job as a person would, with its key columns alone."""
+        await self.sql(
+            "INSERT INTO {schema}.sync_jobs (tenant_id, provider_slug, connection_id)"
+            " VALUES ($1, $2, $3)",
+            *(connection.tenant_id, connection.provider_slug, connection.id),
+        )
+
     async def commit(self) -> None:
         await self._session.execute("COMMIT")
 
@@ -64,15 +73,24 @@ async def made_to_wait(
     Locks are granted in the order in which they were asked for, so of two pieces of work that
     were made to wait for one row, the first goes on first.
     """
-    before = await _count_waiting(world)
+    waiting = await count_waiting(world)
     task = asyncio.create_task(work)
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while await _count_waiting(world) <= before:
+        while await count_waiting(world) <= waiting:
             assert not task.done(), "it did not have to wait"
     return task
 
 
-async def _count_waiting(world: World) -> int:
+async def ended_into_waiting(world: World, run: HeldRun) -> None:
+    """Let a run end, and return once its settle waits for a lock that somebody holds."""
+    waiting = await count_waiting(world)
+    run.let_go.set()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await count_waiting(world) <= waiting:
+            pass
+
+
+async def count_waiting(world: World) -> int:
     [row] = await world.sql(COUNT_WAITING)
     count: int = row["count"]
     return count

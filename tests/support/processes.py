@@ -1,26 +1,28 @@
 """Engines as processes of their own, started as a person would, watched through the database."""
 
 import asyncio
+import inspect
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import asyncpg
+
 from support.fragile import LEDGER_VARIABLE, Ledger
 
 TESTS = Path(__file__).parents[1]
+COMMAND = (sys.executable, "/tmp/faults/standin.py", "run")
 LEASE_SECONDS = 3
 SETTINGS = {
     "SYNCLINE_EXECUTOR__LEASE_SECONDS": str(LEASE_SECONDS),
     "SYNCLINE_SCHEDULER__TICK_INTERVAL_SECONDS": "1",
     "SYNCLINE_API__PORT": "0",
 }
-T = TypeVar("T")
 
 
 class Fleet:
@@ -37,8 +39,7 @@ class Fleet:
         own = {f"SYNCLINE_{name.upper()}": str(value) for name, value in settings.items()}
         with self._log(len(self._processes)).open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "/tmp/faults/standin.py", "run", "--connectors", "support.fragile"]
-                + list(options),
+                [*COMMAND, "--connectors", "support.fragile", *options],
                 env={
                     **os.environ,
                     **SETTINGS,
@@ -90,16 +91,14 @@ class Fleet:
         return self._folder / f"process-{number}.log"
 
 
-async def until(
-    condition: Callable[[], T | Awaitable[T]], *, within: float = 15, what: str = ""
-) -> T:
-    """Return what the condition comes to once that is true; fail when it takes too long."""
+async def until(condition: Callable[[], Any], *, within: float = 15, what: str = "") -> Any:
+    """Return what the condition, awaited if need be, comes to once that is true."""
     deadline = time.monotonic() + within
     while True:
         found = condition()
-        result: T = await found if isinstance(found, Awaitable) else found
-        if result:
-            return result
+        found = await found if inspect.isawaitable(found) else found
+        if found:
+            return found
         assert time.monotonic() < deadline, f"not within {within} s: {what or condition}"
         await asyncio.sleep(0.05)
 

@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
-
 from support.fakes import HeldRun, LoadedDice
+from support.plainsql import PlainSql
 from syncline import Connection, Connector, Engine, Settings, SyncResult
 from syncline.engine.scheduler import TickReport
 from syncline.model import Job, StoredSignal
@@ -30,16 +29,15 @@ def at(text: str) -> datetime:
     return DAY + timedelta(hours=hours, minutes=minutes, seconds=seconds)
 
 
-class World:
+class World(PlainSql):
     """An engine, its clock and its connector, and plain SQL beside them."""
 
     def __init__(self, url: str, engine: Engine, clock: ManualClock, dice: LoadedDice) -> None:
-        self.url = url
+        super().__init__(url, engine.settings.schema)
         self.engine = engine
         self.clock = clock
         self.dice = dice
         self.settings = engine.settings
-        self._session: Any = None
 
     @property
     def connector(self) -> ScriptedConnector:
@@ -79,7 +77,7 @@ class World:
             await self.job(connection, status="succeeded", finished_at=finished)
         return connection
 
-    async def job(self, connection: Connection, **columns: Any) -> UUID:
+    async def job(self, connection: Connection, *, session: Any = None, **columns: Any) -> UUID:
         """Insert a job by plain SQL: incremental, queued, and due at once unless told otherwise."""
         row: dict[str, Any] = {
             "id": uuid4(),
@@ -92,9 +90,8 @@ class World:
         }
         names = ", ".join(row)
         places = ", ".join(f"${number}" for number in range(1, len(row) + 1))
-        await self.sql(
-            f"INSERT INTO {{schema}}.sync_jobs ({names}) VALUES ({places})", *row.values()
-        )
+        insert = f"INSERT INTO {{schema}}.sync_jobs ({names}) VALUES ({places})"
+        await self.sql(insert, *row.values(), session=session)
         id_: UUID = row["id"]
         return id_
 
@@ -186,34 +183,12 @@ class World:
     def metric(self, name: str, **labels: str) -> float | None:
         return self.engine.telemetry.registry.get_sample_value(name, labels)
 
-    async def sql(self, statement: str, *arguments: Any) -> Any:
-        """Run a statement on a session of this world's own; return its rows."""
-        if self._session is None:
-            self._session = await asyncpg.connect(self.url)
-        return await self._session.fetch(self.qualified(statement), *arguments)
-
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-
-    def qualified(self, statement: str) -> str:
-        return statement.replace("{schema}", f'"{self.settings.schema}"')
-
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[Any]:
-        """Lend a session of its own, for races that a test writes out."""
-        session = await asyncpg.connect(self.url)
-        try:
-            yield session
-        finally:
-            await session.close()
-
     @asynccontextmanager
     async def another_engine(
         self, connectors: Iterable[Connector] | None = None, **settings: Any
     ) -> AsyncIterator["World"]:
         """Lend a second engine on the same database, with the same clock, dice and settings."""
-        own = self.settings.model_dump(exclude={"database_url"})
+        own = self.settings.model_dump(exclude={"database_url", "connectors"})
         for name, value in settings.items():
             own[name] = {**own[name], **value} if isinstance(value, dict) else value
         async with open_world(

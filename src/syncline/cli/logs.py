@@ -15,6 +15,7 @@ import structlog
 from opentelemetry import trace
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from syncline.api.wording import printable
 from syncline.redaction import mask_secrets
 
 MULTI_LINE = {"exception", "stack"}
@@ -102,7 +103,7 @@ def _clean(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         if isinstance(value, str):
             text = mask_secrets(value)
             lines = text.split("\n") if name in MULTI_LINE else [text]
-            event[name] = "\n".join(map(_printable, lines))
+            event[name] = "\n".join(map(printable, lines))
     return event
 
 
@@ -111,12 +112,6 @@ def _drop_own_logger(_logger: WrappedLogger, _method: str, event: EventDict) -> 
     if event["logger"].startswith("syncline."):
         del event["logger"]
     return event
-
-
-def _printable(line: str) -> str:
-    if line.isprintable():
-        return line
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)
 
 
 def _has_colours(stream: TextIO) -> bool:

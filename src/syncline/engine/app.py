@@ -53,13 +53,15 @@ class Engine:
         )
         self._clock = clock_from(clock)
         self._dice = Dice(rng)
+        self._embedded: EmbeddedPostgres | None = None
         self._resources = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as resources:
             url = self.settings.database_url
             if url is None:
-                url = (await resources.enter_async_context(EmbeddedPostgres())).url
+                self._embedded = await resources.enter_async_context(EmbeddedPostgres())
+                url = self._embedded.url
             await self._open_pools(url, resources)
             self._build(url)
             self._resources = resources.pop_all()
@@ -188,6 +190,7 @@ class Engine:
             LeaseKeeper(self._lease_pool, self._executor.runs, settings.executor, clock, telemetry),
             Reaper(self._pool, settings.executor, clock, settler, telemetry),
             wakeup,
+            self._embedded,
             self._pool,
             clock,
             dice,

@@ -1,8 +1,9 @@
 """The tick: lock what may be due, plan it, and insert the jobs with their metadata."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from syncline.clock import Clock, Dice, monotonic, new_id
@@ -16,11 +17,17 @@ from syncline.policy.schedule import (
 )
 from syncline.settings import SchedulerSettings
 from syncline.store import connections, jobs, schedule
-from syncline.store.pool import Pool, Transaction
-from syncline.store.schedule import SavedPlan
+from syncline.store.pool import Pool, Transaction, expect, lies_in_rows
+from syncline.store.schedule import Place, SavedPlan
 from syncline.telemetry import Telemetry
 
 SILENCE = timedelta(days=1)
+# Whoever inserts a job by hand waits for the connection that the tick has locked, and the tick for
+# the job; the tick gives way before Postgres (after a second) would call it a deadlock.
+LOCK_PATIENCE = timedelta(seconds=0.5)
+
+LockNext = Callable[..., Awaitable[list[Place]]]
+Work = Callable[[Transaction, Sequence[UUID]], Awaitable["Batch"]]
 
 
 @dataclass(slots=True)
@@ -45,6 +52,14 @@ class Decisions:
     # Where a queued interval job belongs, at the latest, if the interval was changed.
     pulls: list[tuple[UUID, datetime]] = field(default_factory=list)
     held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What was scheduled, and how many connections the guard held a job for."""
+
+    plans: Sequence[RunPlan] = ()
+    skipped: int = 0
 
 
 class Scheduler:
@@ -110,60 +125,54 @@ class Scheduler:
             )
         return report
 
-    async def _tidy_left(self, now: datetime, report: TickReport) -> None:  # noqa: ARG002
+    async def _tidy_left(self, now: datetime, report: TickReport) -> None:
         """Cancel the queued jobs of connections that left active by plain SQL."""
-        more = True
-        while more and not self._stopping:
-            async with self._pool.transaction() as tx:
-                left = await schedule.lock_left(tx, limit=self._settings.batch_size)
-                if left:
-                    await jobs.cancel_queued(tx, left, now=now)
-                    await connections.look_at_once(tx, left)
-                more = len(left) == self._settings.batch_size
+
+        async def cancel(tx: Transaction, left: Sequence[UUID]) -> Batch:
+            await jobs.cancel_queued(tx, left, now=now)
+            expect(await connections.look_at_once(tx, left), len(left), "connections")
+            return Batch()
+
+        await self._walk(schedule.lock_left, cancel, report)
 
     async def _plan_edited(self, now: datetime, report: TickReport) -> None:
         """Plan the connections whose interval was changed, by whatever way."""
-        after, more = UUID(int=0), True
-        while more and not self._stopping:
-            plans: Sequence[RunPlan] = ()
-            async with self._pool.transaction() as tx:
-                locked = await schedule.lock_edited(
-                    tx, after=after, limit=self._settings.batch_size
-                )
-                if locked:
-                    after = locked[-1]
-                    plans = await self._plan_batch(tx, locked, now, report, edited=True)
-                more = len(locked) == self._settings.batch_size
-            self._tell(plans, report)
+        plan = partial(self._plan_batch, now=now, edited=True)
+        await self._walk(schedule.lock_edited, plan, report)
 
     async def _plan_due(self, now: datetime, report: TickReport) -> None:
         """Plan the connections whose slot comes before the horizon."""
-        horizon = now + self._settings.lookahead
-        after, more = schedule.BEFORE_ALL, True
-        while more and not self._stopping:
-            plans: Sequence[RunPlan] = ()
-            async with self._pool.transaction() as tx:
-                locked = await schedule.lock_due(
-                    tx, horizon=horizon, after=after, limit=self._settings.batch_size
-                )
-                if locked:
-                    after = locked[-1]
-                    plans = await self._plan_batch(tx, [id_ for _, id_ in locked], now, report)
-                more = len(locked) == self._settings.batch_size
-            self._tell(plans, report)
+        lock_due = partial(schedule.lock_due, horizon=now + self._settings.lookahead)
+        await self._walk(lock_due, partial(self._plan_batch, now=now, edited=False), report)
+
+    async def _walk(self, lock_next: LockNext, work: Work, report: TickReport) -> None:
+        """Work batch by batch; a batch that somebody's row or lock spoils is done one by one."""
+        after = one_by_one_until = schedule.BEFORE_ALL
+        while not self._stopping:
+            limit = 1 if after < one_by_one_until else self._settings.batch_size
+            places: list[Place] = []
+            try:
+                async with self._pool.transaction() as tx:
+                    await tx.wait_at_most(LOCK_PATIENCE)
+                    places = await lock_next(tx, after=after, limit=limit)
+                    batch = await work(tx, [id_ for _, id_ in places]) if places else Batch()
+                self._tell(batch, report)
+            except Exception as error:
+                if not places or not lies_in_rows(error):
+                    raise
+                if len(places) > 1:
+                    one_by_one_until = places[-1]
+                    continue
+                self._telemetry.loop_failed("scheduler", error, timedelta())  # the next tick's turn
+            if len(places) < limit:
+                return
+            after = places[-1]
 
     async def _plan_batch(
-        self,
-        tx: Transaction,
-        locked: Sequence[UUID],
-        now: datetime,
-        report: TickReport,
-        *,
-        edited: bool = False,
-    ) -> Sequence[RunPlan]:
-        """Read, decide and write one batch of locked connections; return what was scheduled."""
-        candidates = await schedule.read_candidates(tx, locked)
-        decisions = self._decide(candidates, now)
+        self, tx: Transaction, locked: Sequence[UUID], now: datetime, *, edited: bool
+    ) -> Batch:
+        """Read, decide and write one batch of locked connections."""
+        decisions = self._decide(await schedule.read_candidates(tx, locked), now)
         plans = [saved.plan for saved in decisions.plans]
         inserted: set[UUID] = set()
         if plans:
@@ -176,13 +185,13 @@ class Scheduler:
                     (plan.connection_id, now + plan.interval, skipped.interval_stored)
                 )
         if saved:
-            await schedule.save_plans(tx, saved, now=now)
+            expect(await schedule.save_plans(tx, saved, now=now), len(saved), "plans")
         if decisions.later:
-            await schedule.look_later(tx, decisions.later)
+            later = decisions.later
+            expect(await schedule.look_later(tx, later), len(later), "looks")
         if edited and decisions.pulls:
             await jobs.pull_forward(tx, decisions.pulls)
-        report.skipped += decisions.held + len(plans) - len(saved)
-        return [one.plan for one in saved]
+        return Batch([one.plan for one in saved], decisions.held + len(plans) - len(saved))
 
     def _decide(self, candidates: Sequence[Candidate], now: datetime) -> Decisions:
         horizon = now + self._settings.lookahead
@@ -208,10 +217,11 @@ class Scheduler:
                 decisions.plans.append(SavedPlan(plan, stored, repair=options.interval_is_bad))
         return decisions
 
-    def _tell(self, plans: Sequence[RunPlan], report: TickReport) -> None:
+    def _tell(self, batch: Batch, report: TickReport) -> None:
         """Count what the transaction committed."""
-        report.scheduled += len(plans)
-        for plan in plans:
+        report.scheduled += len(batch.plans)
+        report.skipped += batch.skipped
+        for plan in batch.plans:
             self._telemetry.job_scheduled(
                 plan,
                 jitter_pct_min=float(self._rules.jitter_pct_min),

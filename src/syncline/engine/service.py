@@ -16,9 +16,11 @@ from syncline.engine.scheduler import Scheduler
 from syncline.engine.wakeup import Wakeup
 from syncline.settings import Settings
 from syncline.store import views
+from syncline.store.embedded import EmbeddedPostgres
 from syncline.store.pool import Pool
 from syncline.telemetry import Telemetry
 
+CHECK_DATABASE_EVERY = timedelta(seconds=3)
 MEASURE_EVERY = timedelta(seconds=15)
 LONGEST_SILENCE_SECONDS = 30  # a loop that has not made a good step for so long is not beating
 KEEPING = {"renew", "watch"}  # these go on until the last job is settled
@@ -35,6 +37,7 @@ class Service:
         keeper: LeaseKeeper,
         reaper: Reaper,
         wakeup: Wakeup,
+        embedded: EmbeddedPostgres | None,
         pool: Pool,
         clock: Clock,
         dice: Dice,
@@ -46,6 +49,7 @@ class Service:
         self._keeper = keeper
         self._reaper = reaper
         self._wakeup = wakeup
+        self._embedded = embedded
         self._pool = pool
         self._clock = clock
         self._dice = dice
@@ -119,6 +123,8 @@ class Service:
 
     def _make_loops(self, *, scheduler: bool, executor: bool) -> list[Loop]:
         loops = []
+        if self._embedded is not None:
+            loops.append(self._loop("embedded", self._keep_database))
         if scheduler:
             pause = self._settings.scheduler.tick_interval_seconds
             loops.append(self._loop("scheduler", self._scheduler.step, pause))
@@ -141,6 +147,12 @@ class Service:
         self, name: str, step: Callable[[], Awaitable[timedelta]], longest_pause: float = 0
     ) -> Loop:
         return Loop(name, step, self._telemetry, self._dice, longest_pause=longest_pause)
+
+    async def _keep_database(self) -> timedelta:
+        """Start the embedded Postgres again if it has died; nobody else would."""
+        if self._embedded is not None:
+            await self._embedded.ensure_running()
+        return CHECK_DATABASE_EVERY
 
     async def _measure_queue(self) -> timedelta:
         async with self._pool.transaction() as tx:

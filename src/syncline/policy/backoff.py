@@ -1,6 +1,5 @@
 """How long a failed job waits: doubled per prior failure, capped, stretched by a hint, jittered."""
 
-import math
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -30,8 +29,8 @@ class Backoff:
 
 def read_hint(seconds: object) -> timedelta | None:
     """Return the pause that a provider asked for, if it is one; at most a day."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
-    if seconds <= 0:
+    if not seconds > 0:  # neither is NaN
         return None
-    return min(timedelta(seconds=min(seconds, LONGEST_HINT.total_seconds())), LONGEST_HINT)
+    return timedelta(seconds=min(seconds, LONGEST_HINT.total_seconds()))

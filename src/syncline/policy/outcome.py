@@ -12,6 +12,8 @@ from syncline.policy.backoff import Backoff, read_hint
 from syncline.sdk.jsontext import encode_json
 from syncline.sdk.page import Page
 
+# As JSON, and together with the rest of the record below 4 kB.
+MAX_CLASS_BYTES = 100
 MAX_MESSAGE_BYTES = 2000
 MAX_DETAILS_BYTES = 1000
 LAPSES_TO_FAIL = 5
@@ -111,10 +113,7 @@ def judge_failure(
     error: BaseException, rules: FailureRules, *, attempts: int, now: datetime, roll: float
 ) -> Retry | Failed:
     """Return what the error of an attempt asks for."""
-    kind = type(error).__name__ if isinstance(error, SyncError | ContractError) else "Unexpected"
-    if isinstance(error, TimeoutError):
-        kind = "Timeout"
-    message = _message(error)
+    kind, message = _kind(error), _message(error)
     hint = read_hint(error.retry_after_seconds) if isinstance(error, RateLimited) else None
     hinted = hint is not None and hint >= rules.backoff.exponential(attempts)
     record = describe_error(
@@ -161,7 +160,7 @@ def describe_error(
     """Return the error as it is stored on the job: JSON of at most 4 kB."""
     record: dict[str, Any] = {
         "class": kind,
-        "message": storable_text(message, MAX_MESSAGE_BYTES),
+        "message": message,
         "attempt": attempt,
         "time": now.isoformat().replace("+00:00", "Z"),
     }
@@ -173,25 +172,35 @@ def describe_error(
 
 
 def storable_text(text: str, limit: int) -> str:
-    """Return text without what Postgres or JSON cannot hold, cut to a number of bytes."""
-    clean = text[:limit].replace("\0", "�").encode(errors="replace")
-    return clean[:limit].decode(errors="ignore")
+    """Return text without what Postgres cannot hold, cut to a number of bytes as JSON."""
+    clean = text[:limit].replace("\0", "�").encode(errors="replace").decode()
+    while (excess := len(json.dumps(clean, ensure_ascii=False).encode()) - 2 - limit) > 0:
+        clean = clean[: -max(1, excess // 6)]  # no character takes more than six bytes
+    return clean
+
+
+def _kind(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "Timeout"
+    if isinstance(error, SyncError | ContractError):
+        return storable_text(type(error).__name__, MAX_CLASS_BYTES)
+    return "Unexpected"
 
 
 def _message(error: BaseException) -> str:
-    if isinstance(error, TimeoutError) and not str(error):
-        return "timed out"
     try:
         text = str(error)
     except Exception:  # whatever a connector's own exception does, the job must get its error
         text = "(its message cannot be shown)"
-    if isinstance(error, SyncError | ContractError):
-        return text
-    return f"{type(error).__name__}: {text}"
+    if isinstance(error, TimeoutError) and not text:
+        text = "timed out"
+    elif not isinstance(error, SyncError | ContractError):
+        text = f"{type(error).__name__}: {text}"
+    return storable_text(text, MAX_MESSAGE_BYTES)
 
 
 def _storable_details(details: Mapping[str, Any]) -> Any:
     try:
         return json.loads(encode_json(dict(details), limit=MAX_DETAILS_BYTES, where="details"))
-    except (ContractError, TypeError, ValueError) as error:
-        return {"omitted": storable_text(str(error), 200)}
+    except Exception as error:
+        return {"omitted": storable_text(_message(error), 200)}

@@ -150,7 +150,8 @@ def read_sync(stored: StoredSync, rules: ScheduleRules) -> SyncOptions:
     """Return what `metadata.sync` asks for, without what cannot be meant."""
     complaints: list[Complaint] = []
     if stored.metadata_kind != "object":
-        complaints.append(Complaint("metadata", f"is {stored.metadata_kind}, not an object"))
+        kind = stored.metadata_kind or "null"
+        complaints.append(Complaint("metadata", f"is {kind}, not an object"))
     elif stored.sync_kind not in (None, "object"):
         complaints.append(Complaint("sync", f"is {stored.sync_kind}, not an object"))
     interval = _read_interval(stored.interval_seconds, rules, complaints)

@@ -15,6 +15,7 @@ COMMAND_TIMEOUT_SECONDS = 10.0  # a half-open socket is noticed no later than th
 TRIES = 6
 RETRIED_CODES = ("40001", "40P01", "55P03", "57014", "25P03")
 RETRIED_CLASSES = ("08", "53", "57P0")
+ROWS = ("22", "23", "40", "54", "55P03")  # bad values, broken rules, deadlocks, locks not to be had
 
 LostRace = asyncpg.UniqueViolationError
 """Another session put its row first; what this transaction did is undone."""
@@ -36,6 +37,11 @@ def is_passing(error: BaseException) -> bool:
         code = error.sqlstate or ""
         return code in RETRIED_CODES or code.startswith(RETRIED_CLASSES)
     return isinstance(error, asyncpg.InterfaceError | OSError | TimeoutError | WriteLost)
+
+
+def lies_in_rows(error: BaseException) -> bool:
+    """Return whether the error comes from some row or its locks: the others may do without it."""
+    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(ROWS)
 
 
 def quote_name(name: str) -> str:
@@ -64,6 +70,11 @@ class Transaction:
         """Return how many rows the statement touched."""
         tag = await self._connection.execute(self._statements[statement], *arguments)
         return int(tag.rpartition(" ")[2])
+
+    async def wait_at_most(self, patience: timedelta) -> None:
+        """Let no statement of this transaction wait longer for a lock."""
+        milliseconds = str(int(patience.total_seconds() * 1000))
+        await self._connection.execute("SELECT set_config('lock_timeout', $1, true)", milliseconds)
 
     def qualified(self, table: str) -> str:
         """Return a table's name, qualified by the schema."""
@@ -116,7 +127,7 @@ class Pool:
         """Connect once, so that a wrong address is told at once; more follow as needed."""
         self._pool = await asyncpg.create_pool(
             self.url,
-            min_size=1,
+            min_size=0,  # the pool would tell of every outage in its own way
             max_size=self._size,
             command_timeout=COMMAND_TIMEOUT_SECONDS,
             timeout=COMMAND_TIMEOUT_SECONDS,
@@ -124,6 +135,8 @@ class Pool:
             server_settings=None if self._pgbouncer else self.session_settings,
             reset=_keep_session,
         )
+        async with self.connection():
+            pass
 
     async def close(self) -> None:
         if self._pool is not None:

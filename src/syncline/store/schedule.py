@@ -10,7 +10,10 @@ from uuid import UUID
 from syncline.policy.schedule import Candidate, RunPlan, ScheduleRules, StoredSync
 from syncline.store.pool import Transaction
 
-BEFORE_ALL = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))  # where a walk begins
+Place = tuple[datetime, UUID]
+"""How far a walk over connections has come: when one was to be looked at, and which."""
+
+BEFORE_ALL: Place = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
 
 LOCK_DUE = """
     -- Lock the next connections that may be due, in the order of the walk.
@@ -21,9 +24,7 @@ LOCK_DUE = """
 """
 
 
-async def lock_due(
-    tx: Transaction, *, horizon: datetime, after: tuple[datetime, UUID], limit: int
-) -> list[tuple[datetime, UUID]]:
+async def lock_due(tx: Transaction, *, horizon: datetime, after: Place, limit: int) -> list[Place]:
     rows = await tx.fetch(LOCK_DUE, horizon, *after, limit)
     return [(row["look_at"], row["id"]) for row in rows]
 
@@ -37,21 +38,21 @@ LOCK_EDITED = """
 """
 
 
-async def lock_edited(tx: Transaction, *, after: UUID, limit: int) -> list[UUID]:
-    return [row["id"] for row in await tx.fetch(LOCK_EDITED, after, limit)]
+async def lock_edited(tx: Transaction, *, after: Place, limit: int) -> list[Place]:
+    return [(after[0], row["id"]) for row in await tx.fetch(LOCK_EDITED, after[1], limit)]
 
 
 LOCK_LEFT = """
     -- Lock the next connections that left active by plain SQL and were not tidied up after.
     SELECT id FROM {schema}.connections
-     WHERE status <> 'active' AND look_at > '1970-01-01 00:00:00+00'
-     ORDER BY id LIMIT $1
+     WHERE status <> 'active' AND look_at > '1970-01-01 00:00:00+00' AND id > $1
+     ORDER BY id LIMIT $2
        FOR UPDATE SKIP LOCKED
 """
 
 
-async def lock_left(tx: Transaction, *, limit: int) -> list[UUID]:
-    return [row["id"] for row in await tx.fetch(LOCK_LEFT, limit)]
+async def lock_left(tx: Transaction, *, after: Place, limit: int) -> list[Place]:
+    return [(after[0], row["id"]) for row in await tx.fetch(LOCK_LEFT, after[1], limit)]
 
 
 READ_CANDIDATES = """

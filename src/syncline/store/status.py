@@ -1,4 +1,4 @@
-"""What a status screen shows: counts, the latest attempts, the next runs, and who is in trouble.
+"""What a status screen shows: counts, what happened last, what comes next, who is in trouble.
 
 Every statement looks at what is pending or new, never at the whole history.
 """
@@ -14,6 +14,7 @@ from syncline.store.pool import Transaction
 from syncline.store.views import Summary, summarise
 
 JOBS_LOOKED_AT = 1000
+PREVIEW_CHARACTERS = 300
 
 RECENT_ATTEMPTS = """
     -- What was started last, among the jobs made last: history is not searched.
@@ -63,6 +64,15 @@ TROUBLES = """
       ORDER BY j.attempts DESC, j.id LIMIT $1)
 """
 
+LATEST_SIGNALS = """
+    -- What was stored last, each with the beginning of its payload.
+    SELECT s.tenant_id, s.provider_slug, coalesce(c.external_id, '') AS external_id,
+           s.connection_id, s.kind, s.occurred_at, left(s.payload::text, $2) AS preview
+      FROM (SELECT * FROM {schema}.signals ORDER BY id DESC LIMIT $1) s
+      LEFT JOIN {schema}.connections c ON c.id = s.connection_id
+     ORDER BY s.id DESC
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Whose:
@@ -102,12 +112,20 @@ class Trouble(Whose):
 
 
 @dataclass(frozen=True, slots=True)
+class LatestSignal(Whose):
+    kind: str
+    occurred_at: datetime
+    preview: str
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     now: datetime
     summary: Summary
     recent: Sequence[Attempt]
     next_runs: Sequence[NextRun]
     troubles: Sequence[Trouble]
+    signals: Sequence[LatestSignal]
 
 
 async def look(tx: Transaction, *, now: datetime, limit: int) -> Status:
@@ -115,12 +133,14 @@ async def look(tx: Transaction, *, now: datetime, limit: int) -> Status:
     recent = await tx.fetch(RECENT_ATTEMPTS, limit, JOBS_LOOKED_AT)
     next_runs = await tx.fetch(NEXT_RUNS, limit, now)
     troubles = await tx.fetch(TROUBLES, limit)
+    signals = await tx.fetch(LATEST_SIGNALS, limit, PREVIEW_CHARACTERS)
     return Status(
         now=now,
         summary=await summarise(tx),
         recent=[Attempt(**_with_json(row, "error")) for row in recent],
         next_runs=[NextRun(**row) for row in next_runs],
         troubles=[Trouble(**_with_json(row, "reason")) for row in troubles],
+        signals=[LatestSignal(**row) for row in signals],
     )
 
 

@@ -24,10 +24,16 @@ def make_home(home: Path) -> None:
     """Make the home folder if it is missing, closed to others; one that exists stays as it is."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = home.stat().st_uid
     except OSError as error:
         raise EmbeddedError(
-            f"cannot make {home} ({error.strerror}): set SYNCLINE_HOME to a folder of your own"
+            f"cannot use {home} ({error.strerror}): set SYNCLINE_HOME to a folder of your own"
         ) from None
+    if owner != os.geteuid():  # for root too: its files in there would lock the owner out
+        raise EmbeddedError(
+            f"{home} belongs to another user (uid {owner}): run as that user, "
+            "or set SYNCLINE_HOME to a folder of your own"
+        )
 
 
 def _platform_folder() -> Path:

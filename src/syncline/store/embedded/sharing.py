@@ -85,6 +85,7 @@ async def stop(home: Path | None = None) -> bool:
     cluster = Cluster(resolve_home(home))
     if not cluster.home.exists():
         return True
+    make_home(cluster.home)
     async with _turn(cluster):
         cluster.keep_marker.unlink(missing_ok=True)
         with FileLock(_users_path(cluster)) as use:

@@ -1,0 +1,84 @@
+"""Serves the application inside the engine's own event loop."""
+
+import asyncio
+import errno
+import ipaddress
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+
+import uvicorn
+
+from syncline.api.app import create_app
+from syncline.engine.app import Engine
+from syncline.errors import SettingsError
+from syncline.settings import ApiSettings
+
+ANSWERS_MAY_TAKE_SECONDS = 3  # what is being answered at a stop gets so long to end
+
+
+class Listener:
+    """A bound socket: from here on the port is ours, and its number is known."""
+
+    def __init__(self, settings: ApiSettings) -> None:
+        family, _, _, _, address = _resolve(settings.host, settings.port)[0]
+        try:
+            self.socket = socket.create_server(address[:2], family=family)
+        except OSError as error:
+            raise SettingsError(_refusal(settings, error)) from None
+
+    @property
+    def url(self) -> str:
+        host, port = self.socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@asynccontextmanager
+async def serving(engine: Engine, listener: Listener, *, page: bool) -> AsyncIterator[None]:
+    """Answer requests meanwhile; requests in progress at the end are answered."""
+    config = uvicorn.Config(
+        create_app(engine, page=page),
+        access_log=False,
+        log_config=None,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=ANSWERS_MAY_TAKE_SECONDS,
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener.socket]), name="syncline http")
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await asyncio.shield(task)
+
+
+class _Server(uvicorn.Server):
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Leave the signals to whoever owns the process."""
+        return nullcontext()
+
+
+def _resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, int, int, str, tuple]]:  # type: ignore[type-arg]
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise SettingsError(f"api.host is {host!r}; {error.strerror or error}") from None
+    if not all(ipaddress.ip_address(address[0]).is_loopback for *_, address in found):
+        raise SettingsError(
+            f"api.host is {host!r}, which others can reach: Syncline refuses to start without an "
+            "API key there; keep 127.0.0.1"
+        )
+    return sorted(found, key=lambda entry: entry[0] != socket.AF_INET)
+
+
+def _refusal(settings: ApiSettings, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"api.port is {settings.port}, which is taken on {settings.host}: "
+            "choose another with --port, or 0 for any that is free"
+        )
+    return f"api.port is {settings.port}; {error.strerror or error}"

@@ -1,0 +1,60 @@
+"""How times, errors and other people's text are put into words."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from syncline.redaction import mask_secrets
+
+UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def ago(now: datetime, instant: datetime) -> str:
+    return f"{duration(now - instant)} ago"
+
+
+def until(now: datetime, instant: datetime) -> str:
+    return "now" if instant <= now else f"in {duration(instant - now)}"
+
+
+def duration(length: timedelta) -> str:
+    """Return a length of time in its largest unit, or in milliseconds where it is short."""
+    seconds = max(length.total_seconds(), 0)
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    size, unit = next(entry for entry in UNITS if seconds >= entry[0])
+    return f"{seconds / size:.0f} {unit}"
+
+
+def error_text(error: Any) -> str:
+    """Return a job's error in a line, whatever somebody may have written there."""
+    if error is None:
+        return ""
+    if isinstance(error, dict) and "message" in error:
+        kind, message = error.get("class"), error["message"]
+        return one_line(f"{kind}: {message}" if kind else str(message))
+    return one_line(str(error))
+
+
+def reason_text(reason: Any) -> str:
+    """Return a connection's status reason, or a job's error, in a line."""
+    if isinstance(reason, dict) and "why" in reason:
+        return one_line(str(reason["why"]))
+    return error_text(reason)
+
+
+def one_line(text: str) -> str:
+    """Return the text without secrets, line breaks and what could steer a terminal."""
+    return printable(" ".join(mask_secrets(text).split()))
+
+
+def printable(line: str) -> str:
+    """Return the line with what cannot be seen written out as escapes."""
+    if line.isprintable():
+        return line
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)
+
+
+def shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,0 +1,128 @@
+"""The program: its global options, its commands, and how each of them ends."""
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from syncline.cli import connections, database, jobs, serving, signals
+from syncline.cli.failures import report
+from syncline.cli.session import Session
+
+WITH_VALUE = ("--database-url", "--schema", "--connectors", "--log-level", "--log-format")
+WITHOUT_VALUE = ("--debug",)
+
+
+class Program(TyperGroup):
+    """Takes the global options anywhere, tells errors in a line, and exits with 0, 1 or 2."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, global_options_first(args))
+
+    def main(  # type: ignore[override]  # the one way in which it is called
+        self, args: Sequence[str] | None = None, prog_name: str = "syncline", **extra: Any
+    ) -> None:
+        arguments = list(sys.argv[1:] if args is None else args)
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(arguments, prog_name, **extra)
+        except typer.Abort:
+            code = 1
+        except Exception as error:
+            code = report(error, debug="--debug" in arguments)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def global_options_first(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with the global options, wherever they stood, before the command."""
+    options, rest, remaining = [], [], iter(arguments)
+    for argument in remaining:
+        if argument == "--":
+            return [*options, *rest, argument, *remaining]
+        name, has_value, _ = argument.partition("=")
+        if argument in WITHOUT_VALUE or (has_value and name in WITH_VALUE):
+            options.append(argument)
+        elif name in WITH_VALUE:
+            options += [argument, *(value for value in [next(remaining, None)] if value)]
+        else:
+            rest.append(argument)
+    return options + rest
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+app = typer.Typer(
+    name="syncline",
+    cls=Program,
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    pretty_exceptions_enable=False,
+    epilog="Example: syncline up --demo",
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"syncline {version('syncline')}")
+        raise typer.Exit
+
+
+@app.callback()
+def syncline(
+    context: typer.Context,
+    database_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Postgres to use. Default: the embedded one."),
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Schema that holds the tables.")
+    ] = None,
+    connectors: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", help="A module with connectors; may be given repeatedly."),
+    ] = None,
+    log_level: Annotated[
+        LogLevel | None,
+        typer.Option(envvar="SYNCLINE_LOG_LEVEL", help="Show logs on stderr from this level up."),
+    ] = None,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(envvar="SYNCLINE_LOG_FORMAT", help="Lines for people, or JSON for machines."),
+    ] = LogFormat.TEXT,
+    debug: Annotated[  # noqa: ARG001  (read where errors are told)
+        bool, typer.Option("--debug", help="Show the traceback of an error.")
+    ] = False,
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Syncline, the sync engine that lives in your Postgres.
+
+    These options may stand before or after the command. Everything else that can be set is read
+    from the environment (SYNCLINE_…) and from syncline.toml.
+    """
+    modules = tuple(connectors or ())
+    context.obj = Session(database_url, schema, modules, log_level, log_format)
+
+
+app.add_typer(serving.commands)
+app.add_typer(database.commands)
+app.add_typer(connections.commands, name="connections")
+app.add_typer(jobs.commands, name="jobs")
+app.add_typer(signals.commands, name="signals")
+app.add_typer(database.embedded, name="db")

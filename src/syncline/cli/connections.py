@@ -1,0 +1,254 @@
+"""`syncline connections …`: what gets synced."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from syncline.api.wording import reason_text
+from syncline.cli.failures import Failure
+from syncline.cli.options import (
+    After,
+    AsJson,
+    ConnectionId,
+    Limit,
+    OfProvider,
+    OfTenant,
+    parse_json,
+    parse_object,
+)
+from syncline.cli.output import print_fields, print_json, print_table, record, tell_more
+from syncline.cli.session import session_of
+from syncline.model import Connection, ConnectionStatus, Job, JobType
+
+commands = typer.Typer(
+    help="Add, look at, change and remove connections.",
+    no_args_is_help=True,
+    epilog="Example: syncline connections list --status needs_reauth",
+)
+
+
+@commands.command(
+    epilog="""Example: syncline connections add acme git site --config '{"url": "."}' --interval 300"""
+)
+def add(
+    context: typer.Context,
+    tenant: Annotated[str, typer.Argument(help="Whose data it is.")],
+    provider: Annotated[str, typer.Argument(help="The provider; `syncline providers` lists them.")],
+    external_id: Annotated[str, typer.Argument(help="Its name at the provider.")],
+    config: Annotated[
+        dict[str, Any] | None,
+        typer.Option(metavar="JSON", parser=parse_object, help="Non-secret settings."),
+    ] = None,
+    interval: Annotated[
+        int | None, typer.Option(metavar="SECONDS", min=60, help="Time between two runs.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Add an active connection; the next tick schedules its first run."""
+    session = session_of(context)
+    added = session.call(
+        lambda engine: engine.connections.create(
+            tenant_id=tenant,
+            provider_slug=provider,
+            external_id=external_id,
+            config=config,
+            interval_seconds=interval,
+        )
+    )
+    _show(added, json)
+
+
+@commands.command("list", epilog="Example: syncline connections list --tenant acme --json")
+def list_(
+    context: typer.Context,
+    tenant: OfTenant = None,
+    provider: OfProvider = None,
+    status: Annotated[ConnectionStatus | None, typer.Option(help="Only in this status.")] = None,
+    after: After = None,
+    limit: Limit = 50,
+    json: AsJson = False,
+) -> None:
+    """List connections in the order of their ids."""
+    found = session_of(context).call(
+        lambda engine: engine.connections.list(
+            tenant_id=tenant, provider_slug=provider, status=status, after=after, limit=limit
+        )
+    )
+    if json:
+        print_json([record(connection) for connection in found])
+        return
+    print_table(
+        ("ID", "Tenant", "Provider", "External id", "Status", "Every", "Next run", "Why"),
+        [_row(connection) for connection in found],
+    )
+    tell_more(found, limit, "--after")
+
+
+@commands.command(epilog="Example: syncline connections show 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0")
+def show(context: typer.Context, connection: ConnectionId, json: AsJson = False) -> None:
+    """Show everything about a connection."""
+    found = session_of(context).call(lambda engine: engine.connections.get(connection))
+    _show(found, json)
+
+
+@commands.command(
+    epilog="Example: syncline connections pause 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0"
+    " --reason 'moving house'"
+)
+def pause(
+    context: typer.Context,
+    connection: ConnectionId,
+    reason: Annotated[str | None, typer.Option(help="Why; shown with the connection.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Stop scheduling a connection; a run in progress keeps what it brings."""
+    changed = session_of(context).call(
+        lambda engine: engine.connections.pause(connection, reason=reason)
+    )
+    _show(changed, json)
+
+
+@commands.command(epilog="Example: syncline connections resume 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0")
+def resume(context: typer.Context, connection: ConnectionId, json: AsJson = False) -> None:
+    """Make a connection active again, with its cursor; the next tick schedules it."""
+    changed = session_of(context).call(lambda engine: engine.connections.resume(connection))
+    _show(changed, json)
+
+
+@commands.command(
+    "set-interval",
+    epilog="Example: syncline connections set-interval 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0 300",
+)
+def set_interval(
+    context: typer.Context,
+    connection: ConnectionId,
+    seconds: Annotated[
+        int | None, typer.Argument(min=60, help="The new interval, in seconds.")
+    ] = None,
+    default: Annotated[bool, typer.Option("--default", help="Go back to the default.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Change how often a connection runs, from the next tick on."""
+    if (seconds is None) != default:
+        raise typer.BadParameter("give either a number of seconds or --default")
+    changed = session_of(context).call(
+        lambda engine: engine.connections.set_interval(connection, seconds)
+    )
+    _show(changed, json)
+
+
+@commands.command(
+    "set-cursor",
+    epilog="Example: syncline connections set-cursor 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0"
+    """ '{"since": "2025-01-01T00:00:00Z"}'""",
+)
+def set_cursor(
+    context: typer.Context,
+    connection: ConnectionId,
+    cursor: Annotated[
+        str | None, typer.Argument(metavar="JSON", help="Where the next run starts from.")
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Start from nothing.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Change where the next run starts from."""
+    if (cursor is None) != clear:
+        raise typer.BadParameter("give either a cursor in JSON or --clear")
+    value = None if cursor is None else parse_json(cursor)
+    changed = session_of(context).call(
+        lambda engine: engine.connections.set_cursor(connection, value)
+    )
+    _show(changed, json)
+
+
+@commands.command(
+    epilog="Example: syncline connections sync 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0 --type full"
+)
+def sync(
+    context: typer.Context,
+    connection: ConnectionId,
+    type: Annotated[
+        JobType, typer.Option(help="From the cursor, or from nothing.")
+    ] = JobType.INCREMENTAL,
+    priority: Annotated[
+        int | None, typer.Option(min=-32_767, max=32_767, help="Higher runs first.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Sync now: a worker starts the job within a second."""
+    job: Job = session_of(context).call(
+        lambda engine: engine.trigger(connection, job_type=type, priority=priority)
+    )
+    if json:
+        print_json(record(job))
+    else:
+        print(f"Job {job.id} is {job.status}; see `syncline jobs show {job.id}`.")
+
+
+@commands.command(
+    epilog="Example: syncline connections delete 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0 --yes"
+)
+def delete(
+    context: typer.Context,
+    connection: ConnectionId,
+    keep_signals: Annotated[
+        bool, typer.Option("--keep-signals", help="Leave what it brought.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove a connection with its jobs and its signals."""
+    if not yes:
+        _ask(f"Delete connection {connection}, its jobs{'' if keep_signals else ' and signals'}?")
+    session_of(context).call(
+        lambda engine: engine.connections.delete(connection, keep_signals=keep_signals)
+    )
+    print(f"Deleted connection {connection}.")
+
+
+def _ask(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("there is nobody to ask: add --yes to delete")
+    if not typer.confirm(question):
+        raise Failure("nothing was deleted")
+
+
+def _row(connection: Connection) -> tuple[Any, ...]:
+    sync = _sync(connection)
+    return (
+        connection.id,
+        connection.tenant_id,
+        connection.provider_slug,
+        connection.external_id,
+        connection.status,
+        sync.get("interval_seconds"),
+        sync.get("next_run_at"),
+        reason_text(connection.status_reason),
+    )
+
+
+def _show(connection: Connection, as_json: bool) -> None:
+    if as_json:
+        print_json(record(connection))
+        return
+    print_fields(
+        {
+            "ID": connection.id,
+            "Tenant": connection.tenant_id,
+            "Provider": connection.provider_slug,
+            "External id": connection.external_id,
+            "Status": connection.status,
+            "Reason": connection.status_reason,
+            "Config": connection.config,
+            **{name.replace("_", " ").capitalize(): v for name, v in _sync(connection).items()},
+            "Created": connection.created_at,
+            "Updated": connection.updated_at,
+        }
+    )
+
+
+def _sync(connection: Connection) -> dict[str, Any]:
+    """Return `metadata.sync`, which anybody may have overwritten."""
+    metadata = connection.metadata
+    sync = metadata.get("sync") if isinstance(metadata, dict) else None
+    return sync if isinstance(sync, dict) else {}

@@ -1,0 +1,122 @@
+"""`syncline migrate`, `verify`, `providers` and `db …`: what stands behind the engine."""
+
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+
+import typer
+
+from syncline.cli.failures import Failure
+from syncline.cli.options import AsJson
+from syncline.cli.output import console, print_json, print_table
+from syncline.cli.session import perform, session_of
+from syncline.sdk.connector import Connector
+
+commands = typer.Typer()
+embedded = typer.Typer(
+    help="Look after the embedded database.",
+    no_args_is_help=True,
+    epilog="Example: syncline db stop",
+)
+
+
+@commands.command(epilog="Example: syncline migrate --database-url postgresql://owner@db/app")
+def migrate(context: typer.Context) -> None:
+    """Bring the schema up to this version; may need the tables' owner."""
+    applied = session_of(context).call(lambda engine: engine.migrate())
+    for name in applied:
+        print(f"Applied {name}.")
+    if not applied:
+        print("The schema is up to date.")
+
+
+@commands.command(epilog="Example: syncline verify --json")
+def verify(context: typer.Context, json: AsJson = False) -> None:
+    """Check the invariants; exit with 1 when one is broken."""
+    from syncline.store.invariants import INVARIANTS
+
+    broken = {found.name: found for found in session_of(context).call(lambda e: e.verify())}
+    rows = {name: list(violation.rows) for name, violation in broken.items()}
+    if json:
+        print_json(
+            [
+                {
+                    "name": invariant.name,
+                    "sentence": invariant.sentence,
+                    "ok": invariant.name not in broken,
+                    "rows": rows.get(invariant.name, []),
+                }
+                for invariant in INVARIANTS
+            ]
+        )
+    else:
+        print_table(
+            ("Invariant", "Holds", "Sentence"),
+            [(i.name, "broken" if i.name in broken else "ok", i.sentence) for i in INVARIANTS],
+        )
+        for name, shown in rows.items():
+            console().print(f"\n{name} is broken by:", markup=False)
+            print_table(tuple(shown[0]), [tuple(row.values()) for row in shown])
+    if broken:
+        raise Failure(f"{len(broken)} of {len(INVARIANTS)} invariants are broken")
+
+
+@commands.command(epilog="Example: syncline providers --connectors my_connectors")
+def providers(context: typer.Context, json: AsJson = False) -> None:
+    """List the providers that this installation can sync, and where their connectors are from."""
+    from syncline.sdk.registry import connectors_by_provider
+
+    session = session_of(context)
+    given = session.connectors(session.settings())
+    found = [
+        {
+            "provider": provider,
+            "connector": f"{type(connector).__module__}.{type(connector).__qualname__}",
+            "from": "this configuration" if connector in given else _package(connector),
+        }
+        for provider, connector in sorted(connectors_by_provider(given).items())
+    ]
+    if json:
+        print_json(found)
+    else:
+        print_table(
+            ("Provider", "Connector", "From"), [tuple(entry.values()) for entry in found]
+        )
+
+
+def _package(connector: Connector) -> str:
+    """Return the installed package that announces a connector."""
+    from syncline.sdk.registry import GROUP
+
+    value = f"{type(connector).__module__}:{type(connector).__qualname__}"
+    packages: Iterator[str] = (
+        f"{entry.dist.name} {entry.dist.version}"
+        for entry in entry_points(group=GROUP)
+        if entry.dist is not None and entry.value == value
+    )
+    return next(packages, "an installed package")
+
+
+@embedded.command(epilog='Example: psql "$(syncline db url)"')
+def url() -> None:
+    """Print the embedded database's URL, and keep it running until `syncline db stop`."""
+    from syncline.store.embedded import keep_running
+
+    print(perform(lambda _: keep_running()))
+
+
+@embedded.command(epilog="Example: syncline db stop")
+def stop() -> None:
+    """Stop the embedded database, unless something still uses it."""
+    from syncline.store import embedded as server
+
+    if not perform(lambda _: server.stop()):
+        raise Failure("others still use the embedded database: it stops when the last one leaves")
+    print("The embedded database is stopped.")
+
+
+@embedded.command(epilog="Example: syncline db upgrade")
+def upgrade() -> None:
+    """Move the embedded database to the newest Postgres found; the old data is kept."""
+    from syncline.store import embedded as server
+
+    print(perform(lambda _: server.upgrade()))

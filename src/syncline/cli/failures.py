@@ -1,0 +1,52 @@
+"""What went wrong, in one line on stderr, and the exit code that goes with it."""
+
+import sys
+import traceback
+
+from syncline.api.wording import one_line
+from syncline.cli.interrupts import Interrupted
+
+FAILED, WRONG_USE = 1, 2
+
+
+def report(error: Exception, *, debug: bool) -> int:
+    """Tell the error and return the exit code."""
+    if debug:
+        traceback.print_exception(error)
+    print(f"syncline: {one_line(explain(error))}", file=sys.stderr)
+    return int(getattr(error, "exit_code", FAILED))
+
+
+def explain(error: Exception) -> str:
+    """Return a sentence that says what to do, or at least what happened."""
+    from syncline.errors import EmbeddedError, SchemaError
+
+    if hasattr(error, "format_message"):  # wrong use, told by the parser of arguments
+        return _wrong_use(error)
+    if isinstance(error, Interrupted):
+        return "interrupted"
+    if isinstance(error, ValueError | LookupError | SchemaError | EmbeddedError | Failure):
+        return str(error.args[0]) if error.args else type(error).__name__
+    return _unforeseen(error)
+
+
+class Failure(Exception):
+    """The command could not do what was asked; its message says why."""
+
+
+def _wrong_use(error: Exception) -> str:
+    message: str = error.format_message()  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    command = f"; see `{context.command_path} --help`" if context else ""
+    return message.rstrip(".") + command
+
+
+def _unforeseen(error: Exception) -> str:
+    from syncline.store.pool import is_passing
+
+    message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if getattr(error, "sqlstate", None):
+        return f"the database refused: {error}"
+    if is_passing(error):
+        return f"the database cannot be reached: {message}"
+    return f"{message} (`syncline --debug …` shows where)"

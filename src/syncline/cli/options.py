@@ -1,0 +1,68 @@
+"""Arguments and options that several commands share."""
+
+import json
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+
+def _connection_id(text: str) -> UUID:
+    return _uuid(text, "`syncline connections list` shows the ids of connections")
+
+
+def _job_id(text: str) -> UUID:
+    return _uuid(text, "`syncline jobs list` shows the ids of jobs")
+
+
+def _uuid(text: str, hint: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a UUID ({hint})") from None
+
+
+def parse_json(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"not JSON: {error}") from None
+
+
+def parse_object(text: str) -> Any:
+    value = parse_json(text)
+    if not isinstance(value, dict):
+        raise typer.BadParameter('expected a JSON object, such as {"url": "https://…"}')
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} has no place in JSON")
+
+
+ConnectionId = Annotated[
+    UUID, typer.Argument(metavar="CONNECTION", parser=_connection_id, help="Its id.")
+]
+JobId = Annotated[UUID, typer.Argument(metavar="JOB", parser=_job_id, help="Its id.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many to show at most.")]
+After = Annotated[
+    UUID | None,
+    typer.Option(metavar="ID", help="Go on after this one, the last of the page before."),
+]
+Before = Annotated[
+    UUID | None,
+    typer.Option(metavar="ID", help="Go on before this one, the last of the page before."),
+]
+OfTenant = Annotated[
+    str | None, typer.Option("--tenant", metavar="TENANT", help="Only this tenant's.")
+]
+OfProvider = Annotated[
+    str | None, typer.Option("--provider", metavar="PROVIDER", help="Only this provider's.")
+]
+OfConnection = Annotated[
+    UUID | None,
+    typer.Option(
+        "--connection", metavar="ID", parser=_connection_id, help="Only this connection's."
+    ),
+]

@@ -1,0 +1,99 @@
+"""How results are shown: tables for people, JSON for machines."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from syncline.api.wording import one_line, shortened
+
+UNLIMITED = 100_000  # columns: what goes into a file or a pipe is never cut
+LONGEST_CELL = 100
+COLOURS = {
+    "active": "green",
+    "succeeded": "green",
+    "completed": "green",
+    "ok": "green",
+    "running": "cyan",
+    "queued": "blue",
+    "paused": "yellow",
+    "backoff": "yellow",
+    "cancelled": "bright_black",
+    "revoked": "bright_black",
+    "needs_reauth": "red",
+    "error": "red",
+    "failed": "red",
+    "broken": "red",
+}
+
+
+def console() -> Console:
+    """Return the console on stdout, as it is now."""
+    width = None if sys.stdout.isatty() else UNLIMITED
+    return Console(file=sys.stdout, width=width, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """Print the value as JSON in which every time is RFC 3339 in UTC."""
+    print(json.dumps(value, default=_as_json, indent=2))
+
+
+def record(thing: Any) -> dict[str, Any]:
+    """Return a connection, job or signal as an object for JSON; credentials stay inside."""
+    fields = asdict(thing)
+    fields.pop("credentials", None)
+    return fields
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print rows as a table; the first column, mostly an id, is never cut."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for number, column in enumerate(columns):
+        table.add_column(column, no_wrap=number == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*map(cell, row))
+    console().print(table)
+
+
+def print_fields(fields: Mapping[str, Any]) -> None:
+    """Print one thing, a field a line."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in fields.items():
+        table.add_row(name, cell(value, longest=4000))
+    console().print(table)
+
+
+def cell(value: Any, *, longest: int = LONGEST_CELL) -> Text:
+    """Return a value as text in which nothing is taken for markup or for a terminal's orders."""
+    if value is None:
+        return Text("–", style="bright_black")
+    if isinstance(value, datetime):
+        return Text(value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ"))
+    if isinstance(value, dict | list):
+        value = json.dumps(value, ensure_ascii=False, default=_as_json)
+    text = shortened(one_line(str(value)), longest)
+    return Text(text, style=COLOURS.get(text, ""))
+
+
+def tell_more(found: Sequence[Any], limit: int, option: str) -> None:
+    """Say on stderr how to see the next page, if there may be one."""
+    if len(found) == limit:
+        print(f"There may be more: {option} {found[-1].id}", file=sys.stderr)
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no place in JSON")

@@ -1,0 +1,122 @@
+"""What every command needs: the settings, the connectors, an engine, and a clean way out."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from syncline.cli.interrupts import Interrupted, Interrupts
+from syncline.errors import SettingsError
+
+if TYPE_CHECKING:  # imported by the commands that need them: the help stays quick
+    from syncline.engine.app import Engine
+    from syncline.sdk.connector import Connector
+    from syncline.settings import Settings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The global options of one invocation."""
+
+    database_url: str | None = None
+    schema: str | None = None
+    connector_modules: tuple[str, ...] = ()
+    log_level: str | None = None
+    log_format: str = "text"
+
+    def settings(self, **given: Any) -> "Settings":
+        """Return the settings, in which an option counts more than the environment or the file."""
+        from syncline.settings import Settings
+
+        options = {"database_url": self.database_url, "schema": self.schema, **given}
+        return Settings(**{name: value for name, value in options.items() if value is not None})
+
+    def connectors(self, settings: "Settings") -> list["Connector"]:
+        """Return the connectors of the modules that the options and the settings name."""
+        modules = dict.fromkeys((*settings.connectors, *self.connector_modules))
+        return [connector for module in modules for connector in _load(module)]
+
+    @asynccontextmanager
+    async def engine(self, settings: "Settings | None" = None) -> AsyncIterator["Engine"]:
+        from syncline.engine.app import Engine
+
+        chosen = settings or self.settings()
+        engine = Engine(chosen, self.connectors(chosen))
+        try:
+            await engine.__aenter__()
+        except ValueError:
+            # What the driver says of a URL may quote a part of its password.
+            raise SettingsError(
+                "database_url cannot be read; "
+                "it must look like postgresql://user:password@host:5432/database"
+            ) from None
+        try:
+            yield engine
+        finally:
+            await engine.__aexit__(None, None, None)
+
+    def call(self, work: Callable[["Engine"], Awaitable[T]]) -> T:
+        """Open an engine, do the work on it, and return what comes of it."""
+
+        async def opened(_interrupts: Interrupts) -> T:
+            async with self.engine() as engine:
+                return await work(engine)
+
+        with self.logs():
+            return perform(opened)
+
+    @contextmanager
+    def logs(self, default_level: str | None = None) -> Iterator[None]:
+        """Show logs on stderr meanwhile, if a level is asked for or a default is given."""
+        level = self.log_level or default_level
+        if level is None:
+            yield
+            return
+        from syncline.cli.logs import rendered_logs
+
+        with rendered_logs(level=level, json=self.log_format == "json"):
+            yield
+
+
+def session_of(context: typer.Context) -> Session:
+    session = context.find_object(Session)
+    assert session is not None
+    return session
+
+
+def perform(work: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T:
+    """Run the work to its end; at a signal cancel it, so that it can tidy up, and tell."""
+
+    async def interruptible() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        with Interrupts(react=task.cancel) as interrupts:
+            try:
+                return await work(interrupts)
+            except asyncio.CancelledError:
+                raise Interrupted from None
+
+    return asyncio.run(interruptible())
+
+
+def _load(module: str) -> list["Connector"]:
+    from syncline.sdk.registry import connectors_in
+
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)  # last, so that a file here never stands in for an installed package
+    try:
+        found = connectors_in(module)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise SettingsError(f"the connectors of {module!r} cannot be loaded: {reason}") from error
+    if not found:
+        raise SettingsError(f"the module {module!r} defines no connector")
+    return found

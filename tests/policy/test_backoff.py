@@ -1,0 +1,116 @@
+"""Backoff: doubled per prior failure, capped, stretched by a hint, jittered."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.policy.backoff import LONGEST_HINT, Backoff, read_hint
+
+DEFAULT = Backoff(base_seconds=5, max_seconds=900, jitter_factor=0.1)
+DAY = 86_400
+MICROSECOND = timedelta(microseconds=1)
+
+backoffs = st.builds(
+    Backoff,
+    base_seconds=st.floats(1e-6, DAY),
+    max_seconds=st.floats(1e-6, 7 * DAY),
+    jitter_factor=st.floats(0, 10),
+)
+failures = st.integers(0, 10**6)
+rolls = st.floats(0, 1, exclude_max=True)
+hints = st.none() | st.floats(0.001, DAY).map(lambda seconds: timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("prior_failures", "hint", "roll", "seconds"),
+    [
+        pytest.param(0, None, 0, 5, id="the first failure waits the base"),
+        pytest.param(1, None, 0, 10, id="the second twice as long"),
+        pytest.param(7, None, 0, 640, id="the last below the cap"),
+        pytest.param(8, None, 0, 900, id="the first at the cap"),
+        pytest.param(5000, None, 0, 900, id="thousands of failures"),
+        pytest.param(0, None, 0.5, 5.25, id="half of the jitter"),
+        pytest.param(8, None, 0.5, 945, id="jitter comes on top of the cap"),
+        pytest.param(0, 60, 0, 60, id="a longer hint replaces the wait"),
+        pytest.param(0, 60, 0.5, 63, id="and is jittered too"),
+        pytest.param(5, 60, 0, 160, id="a shorter hint does not"),
+        pytest.param(0, 7200, 0, 7200, id="a hint may exceed the cap"),
+    ],
+)
+def test_delay(prior_failures: int, hint: float | None, roll: float, seconds: float) -> None:
+    asked = None if hint is None else timedelta(seconds=hint)
+
+    assert DEFAULT.delay(prior_failures, roll, asked) == timedelta(seconds=seconds)
+
+
+def test_a_factor_of_zero_adds_nothing() -> None:
+    plain = Backoff(base_seconds=5, max_seconds=900, jitter_factor=0)
+
+    assert {plain.delay(3, roll) for roll in (0, 0.5, 0.999)} == {timedelta(seconds=40)}
+
+
+def test_a_base_above_the_cap_waits_the_cap() -> None:
+    assert Backoff(60, 30, 0).delay(0, 0) == timedelta(seconds=30)
+
+
+@given(backoffs, failures, rolls, hints)
+def test_the_delay_lies_between_the_wait_and_the_most_jitter(
+    backoff: Backoff, prior_failures: int, roll: float, hint: timedelta | None
+) -> None:
+    wait = max(backoff.exponential(prior_failures), hint or timedelta())
+
+    delay = backoff.delay(prior_failures, roll, hint)
+
+    assert wait <= delay <= wait + wait * backoff.jitter_factor + MICROSECOND
+
+
+@given(backoffs, failures)
+def test_the_wait_is_doubled_until_the_cap(backoff: Backoff, prior_failures: int) -> None:
+    now, after = (backoff.exponential(count) for count in (prior_failures, prior_failures + 1))
+    cap = timedelta(seconds=backoff.max_seconds)
+
+    assert now <= after <= cap
+    assert after == cap or abs(after - 2 * now) <= 2 * MICROSECOND
+
+
+@given(backoffs, failures, rolls, rolls)
+def test_a_higher_roll_never_waits_less(
+    backoff: Backoff, prior_failures: int, one: float, other: float
+) -> None:
+    less, more = sorted((one, other))
+
+    assert backoff.delay(prior_failures, less) <= backoff.delay(prior_failures, more)
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [
+        pytest.param(30, 30, id="an integer"),
+        pytest.param(0.25, 0.25, id="a float"),
+        pytest.param(DAY, DAY, id="a day"),
+        pytest.param(DAY + 1, DAY, id="more than a day"),
+        pytest.param(float("inf"), DAY, id="for ever"),
+        pytest.param(10**400, DAY, id="longer than a float can say"),
+    ],
+)
+def test_a_hint_is_heeded_up_to_a_day(asked: float, seconds: float) -> None:
+    assert read_hint(asked) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [None, 0, -1, -0.5, float("nan"), float("-inf"), True, False, "30", b"30", [30], {}, ..., 1j],
+    ids=repr,
+)
+def test_garbage_is_no_hint(garbage: Any) -> None:
+    assert read_hint(garbage) is None
+
+
+@given(st.one_of(st.floats(), st.integers(), st.text(), st.booleans(), st.binary(), st.none()))
+def test_whatever_is_passed_as_a_hint_is_read(asked: object) -> None:
+    hint = read_hint(asked)
+
+    assert hint is None or timedelta() <= hint <= LONGEST_HINT

@@ -1,0 +1,140 @@
+"""The error that a job keeps: JSON of 4 kB at most, whatever the connector's exception holds."""
+
+import json
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from support.world import World, at
+from syncline import Permanent, RateLimited, SyncError
+from syncline.policy.backoff import Backoff
+from syncline.policy.outcome import (
+    Failed,
+    FailureRules,
+    Retry,
+    describe_error,
+    judge_failure,
+    storable_text,
+)
+
+NOW = at("12:00")
+RULES = FailureRules(Backoff(5, 900, 0.1), None)
+MAX_BYTES = 4096
+
+# Every character that Python has: NUL, control characters, lone surrogates and emoji too.
+texts = st.text(st.characters(exclude_categories=[]), max_size=5000)
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=20
+)
+WORST = ['"', "\\", "\x01", "\0", "\n", "\x7f", "é", "\ud800", "😀", "\u2028"]
+
+
+@given(texts, st.none() | st.dictionaries(texts, values), st.integers(0, 10**6))
+@example('"' * 5000, {"quotes": '"' * 490}, 10**6)
+@example("\x01" * 5000, {"control": "\x01" * 160}, 10**6)
+@example("😀" * 5000, {"list": [1] * 490}, 10**6)
+def test_any_error_fits_and_can_be_stored(
+    message: str, details: dict[str, Any] | None, attempts: int
+) -> None:
+    error = RateLimited(message, retry_after_seconds=86_400, details=details)
+
+    outcome = judge_failure(error, RULES, attempts=attempts, now=NOW, roll=0.5)
+
+    assert len(outcome.error.encode()) <= MAX_BYTES
+    assert "\\u0000" not in outcome.error.replace("\\\\", "")
+    assert json.loads(outcome.error)["class"] == "RateLimited"
+
+
+@pytest.mark.parametrize("character", WORST, ids=ascii)
+async def test_postgres_takes_the_worst_of_them(world: World, character: str) -> None:
+    longwinded = type("Long" * 1000, (Permanent,), {})
+    error = longwinded(character * 5000, details={"d": character * 100})
+
+    outcome = judge_failure(error, RULES, attempts=0, now=NOW, roll=0)
+
+    assert isinstance(outcome, Failed)
+    [row] = await world.sql(
+        "SELECT octet_length($1::jsonb::text) AS size, $2::jsonb ->> 0 AS reason",
+        outcome.error,
+        json.dumps([outcome.reason]),
+    )
+    assert row["size"] <= MAX_BYTES
+    assert row["reason"] == outcome.reason
+
+
+@pytest.mark.parametrize("character", WORST, ids=ascii)
+@pytest.mark.parametrize("limit", [1, 10, 2000])
+def test_text_is_cut_to_bytes_as_json_holds_it(character: str, limit: int) -> None:
+    text = storable_text(character * 3000, limit)
+
+    size = len(json.dumps(text, ensure_ascii=False).encode()) - 2
+    assert limit - 6 < size <= limit
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=300))
+def test_text_that_fits_is_kept(text: str) -> None:
+    assert storable_text(text, 2000) == text
+
+
+def test_a_record_says_what_happened() -> None:
+    record = describe_error(
+        "RateLimited",
+        "slow down",
+        attempt=3,
+        now=NOW,
+        hint=timedelta(seconds=90),
+        hinted=True,
+        details={"status": 429},
+    )
+
+    assert json.loads(record) == {
+        "class": "RateLimited",
+        "message": "slow down",
+        "attempt": 3,
+        "time": "2025-01-01T12:00:00Z",
+        "hint": 90.0,
+        "hinted": True,
+        "details": {"status": 429},
+    }
+
+
+class Broken(dict[str, Any]):
+    """A mapping that cannot be read."""
+
+    def keys(self) -> Any:
+        raise OSError("no keys today")
+
+
+@pytest.mark.parametrize(
+    ("details", "reason"),
+    [
+        pytest.param({"text": "x" * 1000}, "over the limit", id="too large"),
+        pytest.param({"a": "\0"}, "NUL", id="NUL"),
+        pytest.param({"a": "\ud800"}, "surrogate", id="a lone surrogate"),
+        pytest.param({"a": float("nan")}, "JSON compliant", id="NaN"),
+        pytest.param({"a": object()}, "not JSON serializable", id="an object"),
+        pytest.param({"a": 10**5000}, "4300 digits", id="a number too long to read back"),
+        pytest.param("text", "ValueError", id="no mapping"),
+        pytest.param(7, "TypeError", id="a number"),
+        pytest.param(MappingProxyType(Broken()), "no keys today", id="a mapping that breaks"),
+    ],
+)
+def test_details_that_cannot_be_stored_are_left_out(details: Any, reason: str) -> None:
+    outcome = judge_failure(SyncError("x", details=details), RULES, attempts=0, now=NOW, roll=0)
+
+    assert isinstance(outcome, Retry)
+    record = json.loads(outcome.error)
+    assert record["message"] == "x"
+    assert reason in record["details"]["omitted"]
+
+
+@pytest.mark.parametrize("details", [{}, {"a": None}, {"ü": [1, 2.5, True]}, MappingProxyType({})])
+def test_details_that_can_be_stored_are_kept(details: Any) -> None:
+    outcome = judge_failure(SyncError("x", details=details), RULES, attempts=0, now=NOW, roll=0)
+
+    assert json.loads(outcome.error)["details"] == details

@@ -1,0 +1,171 @@
+"""The tick against everybody else, in written-out orders."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+from support.interleaving import Actor, actor, ended_into_waiting, made_to_wait
+from support.world import World, at
+
+from syncline import SyncResult
+from syncline.engine.scheduler import TickReport
+from syncline.store import connections, jobs, schedule
+from syncline.store.jobs import Closing
+
+pytestmark = pytest.mark.usefixtures("no_deadlock")
+
+
+async def test_two_schedulers_leave_one_job(world: World) -> None:
+    """The second one finds the connection locked and passes it by; nothing of it is written."""
+    connection = await world.connection(last_finished="11:40")
+    async with actor(world) as first:
+        assert await lock_due(first) == [connection.id]
+
+        second = await world.tick("12:00")
+        assert (second.scheduled, second.skipped) == (0, 0)
+        assert "next_run_at" not in await world.sync_metadata(connection)
+
+    assert (await world.tick("12:00", jitter_seconds=0)).scheduled == 1
+    assert (await world.pending(connection)).scheduled_at == at("11:55")
+
+
+@pytest.mark.engine(scheduler={"batch_size": 3})
+async def test_two_schedulers_share_a_backlog(world: World) -> None:
+    connections = [await world.connection(last_finished="11:40") for _ in range(40)]
+    async with world.another_engine() as other:
+        reports = await asyncio.gather(world.engine.tick(), other.engine.tick())
+
+    assert sum(report.scheduled for report in reports) == 40
+    for connection in connections:
+        await world.pending(connection)
+
+
+async def test_a_scheduler_passes_by_what_another_has_just_planned(world: World) -> None:
+    """Between the walk's beginning and its lock the connection was planned: it is due no more."""
+    connection = await world.connection(last_finished="11:40")
+    await world.tick("12:00")
+
+    async with actor(world) as late:
+        assert await lock_due(late) == []
+    assert (await world.tick()).scheduled == 0
+    await world.pending(connection)
+
+
+async def test_a_job_inserted_by_hand_between_lock_and_insert(world: World) -> None:
+    """Neither the tick nor the person meets an error, and the metadata is nobody's plan."""
+    connection = await world.connection(last_finished="11:40")
+    async with tick_between_lock_and_insert(world) as (tick, gate), actor(world) as person:
+        by_hand = await made_to_wait(world, person.insert_job(connection))
+        await gate.rollback()
+        await by_hand
+        await person.commit()
+        report = await tick
+
+    assert (await world.pending(connection)).slot_at is None
+    assert (report.scheduled, report.skipped) == (1, 1)  # the gate's own connection, and this one
+    assert "next_run_at" not in await world.sync_metadata(connection)
+
+
+async def test_a_job_inserted_by_hand_after_the_insert_meets_the_guard(world: World) -> None:
+    connection = await world.connection(last_finished="11:40")
+    walk = tick_between_lock_and_insert(world, last=True)
+    async with walk as (tick, gate), actor(world) as person:
+        by_hand = await made_to_wait(world, person.insert_job(connection))
+        await gate.rollback()
+        await tick
+        with pytest.raises(asyncpg.UniqueViolationError):
+            await by_hand
+
+    await world.pending(connection)
+    assert "next_run_at" in await world.sync_metadata(connection)
+
+
+async def test_an_open_transaction_holds_up_its_own_connection_alone(world: World) -> None:
+    """Somebody began to insert a job by hand and went to lunch."""
+    held_up = await world.connection(last_finished="11:40")
+    healthy = await world.connection(last_finished="11:40")
+    async with actor(world) as person:
+        await person.insert_job(held_up)
+
+        assert (await world.tick("12:00")).scheduled == 1
+        await world.pending(healthy)
+    assert (await world.tick("12:01")).scheduled == 1
+    await world.pending(held_up)
+
+
+async def test_an_open_transaction_on_a_job_holds_up_its_own_connection_alone(world: World) -> None:
+    """Somebody put a finished job back into the queue by hand and went to lunch."""
+    held_up = await world.connection(last_finished="11:40")
+    healthy = await world.connection(last_finished="11:40")
+    async with actor(world) as person:
+        await person.sql(
+            "UPDATE {schema}.sync_jobs SET status = 'queued', finished_at = NULL"
+            " WHERE connection_id = $1",
+            held_up.id,
+        )
+
+        assert (await world.tick("12:00")).scheduled == 1
+        await world.pending(healthy)
+    assert (await world.tick("12:01")).scheduled == 1
+    await world.pending(held_up)
+
+
+async def test_the_tick_passes_by_what_is_being_settled(world: World) -> None:
+    """Connection, then job, in one open transaction: the tick waits for neither."""
+    connection = await world.connection()
+    job_id = await world.job(connection)
+    async with world.during_run() as run, actor(world) as settle:
+        [row] = await world.sql("SELECT lease_token FROM {schema}.sync_jobs")
+        await connections.lock(settle.tx, [connection.id])
+        closing = Closing(job_id, row["lease_token"], "succeeded", 0, finished_at=at("12:00"))
+        assert job_id in await jobs.close(settle.tx, [closing])
+
+        assert (await world.tick("12:30")).due == 0
+        await settle.commit()
+        run.let_go.set()
+
+    assert (await world.tick("12:30", jitter_seconds=0)).scheduled == 1
+    assert (await world.pending(connection)).scheduled_at == at("12:30")
+
+
+async def test_a_settle_waits_for_the_tick_with_no_job_in_its_hands(world: World) -> None:
+    """The settle asks for the connection first, so the tick that has it can touch every job."""
+    connection = await world.connection()
+    job_id = await world.job(connection)
+    page = SyncResult(next_cursor="later", has_more=True)
+    async with world.during_run(page) as run, actor(world) as tick:
+        assert await lock_due(tick) == [connection.id]
+        await ended_into_waiting(world, run)
+        await tick.sql("SELECT FROM {schema}.sync_jobs FOR UPDATE NOWAIT")
+        await tick.commit()
+
+    assert (await world.get_job(job_id)).status == "succeeded"
+    assert (await world.pending(connection)).cursor == "later"
+
+
+@asynccontextmanager
+async def tick_between_lock_and_insert(
+    world: World, *, last: bool = False
+) -> AsyncIterator[tuple["asyncio.Task[TickReport]", Actor]]:
+    """Lend a tick that has locked what is due, and waits at the first (or last) insert."""
+    gate = await world.connection(last_finished="11:40")
+    await world.sql(
+        "UPDATE {schema}.connections SET look_at = $2 WHERE id = $1",
+        *(gate.id, at("11:00") if last else at("00:00").replace(year=1960)),
+    )
+    async with actor(world) as keeper:
+        await keeper.sql(
+            "UPDATE {schema}.sync_jobs SET status = 'queued', finished_at = NULL"
+            " WHERE connection_id = $1",
+            gate.id,
+        )
+        yield await made_to_wait(world, world.tick("12:00", jitter_seconds=0)), keeper
+
+
+async def lock_due(scheduler: Actor) -> list[object]:
+    locked = await schedule.lock_due(
+        scheduler.tx, horizon=at("12:01"), after=schedule.BEFORE_ALL, limit=100
+    )
+    return [id_ for _, id_ in locked]
