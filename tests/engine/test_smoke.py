@@ -1,5 +1,4 @@
 from support.world import World, at
-
 from syncline import SyncResult
 
 

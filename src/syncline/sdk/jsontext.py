@@ -18,8 +18,8 @@ def encode_json(value: Any, *, limit: int, where: str) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise ContractError(f"{where}: {_explain(error)}") from None
     _refuse_unstorable(value, text, where)
-    if len(text) > limit or _size(text, where) > limit:
-        raise ContractError(f"{where}: {len(text)} characters of JSON, over the limit of {limit}")
+    if (size := _size(text, where)) > limit:
+        raise ContractError(f"{where}: {size} bytes of JSON, over the limit of {limit}")
     return text
 
 
@@ -42,8 +42,12 @@ def read_json(text: str | None) -> Any:
 
 
 def same_json(one: Any, other: Any) -> bool:
-    """Return whether two values are the same JSON; `true` is not 1."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    """Return whether two decoded values are the same JSON: 1e2 is 100, but `true` is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_json(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same_json, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def _refuse_unstorable(value: Any, text: str, where: str) -> None:

@@ -57,11 +57,14 @@ async def pull_forward(tx: Transaction, pulls: Sequence[tuple[UUID, datetime]]) 
 
 CLOSE = """
     -- Write what attempts came to, for the jobs still held under the presented token. A job that
-    -- goes back to the queue takes up the mark that was left on it while it ran.
+    -- goes back to the queue takes up the mark that was left on it while it ran; one that is
+    -- released keeps the error of the failure before.
     UPDATE {schema}.sync_jobs j
        SET status = closing.status, attempts = closing.attempts, lapses = closing.lapses,
            retry_after = closing.retry_after, finished_at = closing.finished_at,
-           error = closing.error, counts_as_last = closing.counts_as_last,
+           error = CASE WHEN closing.status = 'succeeded' THEN NULL
+                        ELSE coalesce(closing.error, j.error) END,
+           counts_as_last = closing.counts_as_last,
            lease_token = NULL, lease_expires_at = NULL, updated_at = now(),
            priority = CASE WHEN closing.status = 'queued'
                            THEN greatest(j.priority, j.again_priority) ELSE j.priority END,

@@ -1,0 +1,108 @@
+"""What `up` and `run` do: open the engine, serve beside it, and close everything in order."""
+
+import asyncio
+import logging
+import sys
+from contextlib import closing, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from syncline.api.server import Listener, serving
+from syncline.cli.demo import add_demo_connections
+from syncline.cli.interrupts import Interrupts
+from syncline.cli.live import show_lines, show_live
+from syncline.cli.session import Session, perform
+from syncline.engine.app import Engine
+from syncline.errors import SettingsError
+from syncline.settings import Settings
+from syncline.store.embedded.home import resolve_home
+
+LOG = logging.getLogger("syncline.http")
+DEMO_TICK_SECONDS = 5  # a minute would leave a newcomer looking at nothing
+
+
+def run_headless(session: Session, settings: Settings, *, scheduler: bool, executor: bool) -> bool:
+    """Run the chosen roles until a signal; return whether the end was clean."""
+
+    async def work(interrupts: Interrupts) -> bool:
+        async with session.engine(settings) as engine:
+            await engine.connections.list(limit=1)  # a schema that does not fit is refused here
+            async with serving(engine, listener, page=False):
+                LOG.info("serving %s", listener.url)
+                interrupts.react = engine.stop
+                return await engine.run(signals=False, scheduler=scheduler, executor=executor)
+
+    with session.logs("info"), closing(Listener(settings.api)) as listener:
+        return perform(work)
+
+
+def run_with_view(session: Session, settings: Settings, *, demo: bool) -> bool:
+    """Run every role until a signal, showing what happens; return whether the end was clean."""
+    if demo:
+        settings = _quicken(settings)
+
+    async def work(interrupts: Interrupts) -> bool:
+        say(f"Starting on {_describe(settings)} …")
+        async with session.engine(settings) as engine:
+            await engine.migrate()
+            for sentence in await add_demo_connections(engine, Path.cwd()) if demo else ():
+                say(sentence)
+            async with serving(engine, listener, page=True):
+                return await _run_beside_view(engine, listener.url, session, interrupts)
+
+    with closing(_listen(settings, or_anywhere=demo)) as listener:
+        clean = perform(work)
+    say(f"Stopped. The data stays in {_describe(settings)}.")
+    return clean
+
+
+async def _run_beside_view(
+    engine: Engine, url: str, session: Session, interrupts: Interrupts
+) -> bool:
+    # Logs that somebody asked for and a view that is drawn over and over would garble each other.
+    is_live = sys.stdout.isatty() and session.log_level is None
+    show = show_live if is_live else show_lines
+    with session.logs("error" if is_live else "warning"):
+        view = asyncio.create_task(show(engine, url), name="syncline view")
+
+        def stop() -> None:
+            view.cancel()
+            engine.stop()
+
+        interrupts.react = stop
+        try:
+            return await engine.run(signals=False)
+        finally:
+            view.cancel()
+            with suppress(asyncio.CancelledError):
+                await view
+
+
+def say(sentence: str) -> None:
+    print(sentence, flush=True)
+
+
+def _quicken(settings: Settings) -> Settings:
+    """Return the settings with a tick that suits a demo, unless somebody chose one."""
+    if "tick_interval_seconds" in settings.scheduler.model_fields_set:
+        return settings
+    quick = {"tick_interval_seconds": DEMO_TICK_SECONDS}
+    return settings.model_copy(update={"scheduler": settings.scheduler.model_copy(update=quick)})
+
+
+def _listen(settings: Settings, *, or_anywhere: bool) -> Listener:
+    """Bind the port; a demo, unless it was told which, makes do with any."""
+    try:
+        return Listener(settings.api)
+    except SettingsError:
+        if not or_anywhere or "port" in settings.api.model_fields_set:
+            raise
+    return Listener(settings.api.model_copy(update={"port": 0}))
+
+
+def _describe(settings: Settings) -> str:
+    """Return which database it is, without its password."""
+    if settings.database_url is None:
+        return f"the embedded Postgres in {resolve_home()}"
+    parts = urlsplit(settings.database_url)
+    return f"the database {parts.path.removeprefix('/')} on {parts.hostname or 'this machine'}"
