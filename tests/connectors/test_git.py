@@ -372,6 +372,7 @@ async def test_pages_go_on_when_the_pinned_commit_is_gone(
 async def test_text_in_any_encoding_arrives_as_clean_text(
     repo: Repo, connector: GitCommits
 ) -> None:
+    repo.git("config", "i18n.logOutputEncoding", "ISO-8859-1")
     who = b"author J\xf6rg <j@example.org> 1700000000 +0000\ncommitter C <c@x> 1700000000 +0000\n"
     repo.raw_commit(who + b"encoding ISO-8859-1\n", b"Gr\xfc\xdfe\n")
     latin, _ = await follow(connector, connect(repo.folder))
@@ -627,6 +628,22 @@ async def test_an_address_is_mirrored_and_fetched_each_time(
         f"--git-dir={mirror}", "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"
     )
     assert set(objects.split()) == {"commit"}
+
+
+async def test_the_pages_of_one_run_ask_the_server_once(
+    repo: Repo, connector: GitCommits, tmp_path: Path
+) -> None:
+    for number in range(3):
+        repo.commit(f"change {number}")
+    connection = connect(f"file://{repo.folder}", page_size=1)
+    first = await connector.sync(connection, None)
+
+    repo.folder.rename(tmp_path / "away")
+    rest, cursor = await follow(connector, connection, first.next_cursor)
+
+    assert subjects(rest) == ["change 1", "change 2"]
+    with pytest.raises(Permanent):
+        await connector.sync(connection, cursor)
 
 
 async def test_a_lost_mirror_is_made_again(

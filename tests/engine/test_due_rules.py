@@ -195,18 +195,6 @@ async def test_last_outlives_pruned_jobs(world: World) -> None:
     assert (await world.pending(connection)).scheduled_at == at("12:30")
 
 
-async def test_last_outlives_the_only_job_that_ever_ran(world: World) -> None:
-    """S4: also where no tick has read it since."""
-    connection = await world.connection()
-    await world.tick("12:00")
-    await world.run_one()
-    await world.sql("DELETE FROM {schema}.sync_jobs")
-
-    await world.tick("12:16", jitter_seconds=0)
-
-    assert (await world.pending(connection)).scheduled_at == at("12:15")
-
-
 @pytest.mark.engine(scheduler={"default_interval_seconds": 600})
 async def test_default_interval_is_a_setting(world: World) -> None:
     """S6: a connection without an interval of its own has `default_interval_seconds`."""

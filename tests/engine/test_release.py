@@ -3,7 +3,6 @@
 import asyncio
 
 from support.world import World
-
 from syncline import SyncResult, Transient
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.fakes import eventually
 from support.world import Told, World, at
 from syncline import Settings, SyncResult
 from syncline.errors import SettingsError
@@ -18,8 +19,7 @@ async def test_first_tick_runs_at_start(world: World, told: Told) -> None:
     """S1: the first tick runs at start, long before an interval has passed."""
     running = asyncio.create_task(world.engine.run(signals=False, executor=False))
 
-    while not told("scheduler.tick"):
-        await asyncio.sleep(0.005)
+    await eventually(lambda: bool(told("scheduler.tick")))
 
     world.engine.stop()
     assert await running
@@ -30,8 +30,7 @@ async def test_next_tick_comes_an_interval_later(world: World, told: Told) -> No
     """S1: a tick every `tick_interval_seconds`."""
     running = asyncio.create_task(world.engine.run(signals=False, executor=False))
 
-    while len(told("scheduler.tick")) < 2:
-        await asyncio.sleep(0.005)
+    await eventually(lambda: len(told("scheduler.tick")) > 1)
 
     world.engine.stop()
     assert await running

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Any
 
 from syncline import Connection, SyncResult
@@ -42,3 +43,9 @@ class HeldRun:
         self.let_go.set()
         if self.worker is not None:
             await self.worker
+
+
+async def eventually(happened: Callable[[], bool]) -> None:
+    """Wait for what real time brings about; the test's own timeout is the limit."""
+    while not happened():  # noqa: ASYNC110  (there is nobody to tell)
+        await asyncio.sleep(0.005)

@@ -39,7 +39,9 @@ class Program(TyperGroup):
 
 def global_options_first(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with the global options, wherever they stood, before the command."""
-    options, rest, remaining = [], [], iter(arguments)
+    options: list[str] = []
+    rest: list[str] = []
+    remaining = iter(arguments)
     for argument in remaining:
         if argument == "--":
             return [*options, *rest, argument, *remaining]
@@ -72,6 +74,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     epilog="Example: syncline up --demo",
 )
 
@@ -98,17 +101,28 @@ def syncline(
     ] = None,
     log_level: Annotated[
         LogLevel | None,
-        typer.Option(envvar="SYNCLINE_LOG_LEVEL", help="Show logs on stderr from this level up."),
+        typer.Option(
+            envvar="SYNCLINE_LOG_LEVEL",
+            show_envvar=False,
+            help="Show logs on stderr from this level up.",
+        ),
     ] = None,
     log_format: Annotated[
         LogFormat,
-        typer.Option(envvar="SYNCLINE_LOG_FORMAT", help="Lines for people, or JSON for machines."),
+        typer.Option(
+            envvar="SYNCLINE_LOG_FORMAT",
+            show_envvar=False,
+            help="Lines for people, or JSON for machines.",
+        ),
     ] = LogFormat.TEXT,
     debug: Annotated[  # noqa: ARG001  (read where errors are told)
         bool, typer.Option("--debug", help="Show the traceback of an error.")
     ] = False,
     version: Annotated[  # noqa: ARG001
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Syncline, the sync engine that lives in your Postgres.

@@ -29,13 +29,18 @@ commands = typer.Typer(
 
 
 @commands.command(
-    epilog="""Example: syncline connections add acme git site --config '{"url": "."}' --interval 300"""
+    epilog="Example: syncline connections add acme git site"
+    """ --config '{"url": "."}' --interval 300"""
 )
 def add(
     context: typer.Context,
-    tenant: Annotated[str, typer.Argument(help="Whose data it is.")],
-    provider: Annotated[str, typer.Argument(help="The provider; `syncline providers` lists them.")],
-    external_id: Annotated[str, typer.Argument(help="Its name at the provider.")],
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Whose data it is.")],
+    provider: Annotated[
+        str, typer.Argument(metavar="PROVIDER", help="As `syncline providers` lists them.")
+    ],
+    external_id: Annotated[
+        str, typer.Argument(metavar="EXTERNAL_ID", help="Its name at the provider.")
+    ],
     config: Annotated[
         dict[str, Any] | None,
         typer.Option(metavar="JSON", parser=parse_object, help="Non-secret settings."),
@@ -45,7 +50,7 @@ def add(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Add an active connection; the next tick schedules its first run."""
+    """Add a connection. The next tick schedules its first run."""
     session = session_of(context)
     added = session.call(
         lambda engine: engine.connections.create(
@@ -102,16 +107,18 @@ def pause(
     reason: Annotated[str | None, typer.Option(help="Why; shown with the connection.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Stop scheduling a connection; a run in progress keeps what it brings."""
+    """Stop scheduling a connection. A run in progress keeps what it brings."""
     changed = session_of(context).call(
         lambda engine: engine.connections.pause(connection, reason=reason)
     )
     _show(changed, json)
 
 
-@commands.command(epilog="Example: syncline connections resume 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0")
+@commands.command(
+    epilog="Example: syncline connections resume 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0"
+)
 def resume(context: typer.Context, connection: ConnectionId, json: AsJson = False) -> None:
-    """Make a connection active again, with its cursor; the next tick schedules it."""
+    """Make a connection active again. It goes on from its cursor, at the next tick."""
     changed = session_of(context).call(lambda engine: engine.connections.resume(connection))
     _show(changed, json)
 
@@ -124,12 +131,12 @@ def set_interval(
     context: typer.Context,
     connection: ConnectionId,
     seconds: Annotated[
-        int | None, typer.Argument(min=60, help="The new interval, in seconds.")
+        int | None, typer.Argument(metavar="SECONDS", min=60, help="The new interval.")
     ] = None,
     default: Annotated[bool, typer.Option("--default", help="Go back to the default.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Change how often a connection runs, from the next tick on."""
+    """Change how often a connection runs."""
     if (seconds is None) != default:
         raise typer.BadParameter("give either a number of seconds or --default")
     changed = session_of(context).call(
@@ -176,7 +183,7 @@ def sync(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Sync now: a worker starts the job within a second."""
+    """Sync now. An idle worker starts the job within a second."""
     job: Job = session_of(context).call(
         lambda engine: engine.trigger(connection, job_type=type, priority=priority)
     )

@@ -21,7 +21,7 @@ embedded = typer.Typer(
 
 @commands.command(epilog="Example: syncline migrate --database-url postgresql://owner@db/app")
 def migrate(context: typer.Context) -> None:
-    """Bring the schema up to this version; may need the tables' owner."""
+    """Bring the schema up to this version. May need the tables' owner."""
     applied = session_of(context).call(lambda engine: engine.migrate())
     for name in applied:
         print(f"Applied {name}.")
@@ -31,7 +31,7 @@ def migrate(context: typer.Context) -> None:
 
 @commands.command(epilog="Example: syncline verify --json")
 def verify(context: typer.Context, json: AsJson = False) -> None:
-    """Check the invariants; exit with 1 when one is broken."""
+    """Check the invariants. Exits with 1 when one is broken."""
     from syncline.store.invariants import INVARIANTS
 
     broken = {found.name: found for found in session_of(context).call(lambda e: e.verify())}
@@ -62,7 +62,7 @@ def verify(context: typer.Context, json: AsJson = False) -> None:
 
 @commands.command(epilog="Example: syncline providers --connectors my_connectors")
 def providers(context: typer.Context, json: AsJson = False) -> None:
-    """List the providers that this installation can sync, and where their connectors are from."""
+    """List the providers that can be synced here."""
     from syncline.sdk.registry import connectors_by_provider
 
     session = session_of(context)
@@ -78,9 +78,7 @@ def providers(context: typer.Context, json: AsJson = False) -> None:
     if json:
         print_json(found)
     else:
-        print_table(
-            ("Provider", "Connector", "From"), [tuple(entry.values()) for entry in found]
-        )
+        print_table(("Provider", "Connector", "From"), [tuple(entry.values()) for entry in found])
 
 
 def _package(connector: Connector) -> str:
@@ -98,7 +96,7 @@ def _package(connector: Connector) -> str:
 
 @embedded.command(epilog='Example: psql "$(syncline db url)"')
 def url() -> None:
-    """Print the embedded database's URL, and keep it running until `syncline db stop`."""
+    """Print its URL, and keep it running until `syncline db stop`."""
     from syncline.store.embedded import keep_running
 
     print(perform(lambda _: keep_running()))
@@ -106,7 +104,7 @@ def url() -> None:
 
 @embedded.command(epilog="Example: syncline db stop")
 def stop() -> None:
-    """Stop the embedded database, unless something still uses it."""
+    """Stop it, unless something still uses it."""
     from syncline.store import embedded as server
 
     if not perform(lambda _: server.stop()):
@@ -116,7 +114,7 @@ def stop() -> None:
 
 @embedded.command(epilog="Example: syncline db upgrade")
 def upgrade() -> None:
-    """Move the embedded database to the newest Postgres found; the old data is kept."""
+    """Move it to the newest Postgres found. The old data is kept."""
     from syncline.store import embedded as server
 
     print(perform(lambda _: server.upgrade()))

@@ -6,14 +6,17 @@ import traceback
 from syncline.api.wording import one_line
 from syncline.cli.interrupts import Interrupted
 
-FAILED, WRONG_USE = 1, 2
+FAILED = 1
 
 
 def report(error: Exception, *, debug: bool) -> int:
     """Tell the error and return the exit code."""
     if debug:
         traceback.print_exception(error)
-    print(f"syncline: {one_line(explain(error))}", file=sys.stderr)
+    if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands without a command
+        print(error, file=sys.stderr)
+    else:
+        print(f"syncline: {one_line(explain(error))}", file=sys.stderr)
     return int(getattr(error, "exit_code", FAILED))
 
 
@@ -37,8 +40,8 @@ class Failure(Exception):
 def _wrong_use(error: Exception) -> str:
     message: str = error.format_message()  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
-    command = f"; see `{context.command_path} --help`" if context else ""
-    return message.rstrip(".") + command
+    command = f" (see `{context.command_path} --help`)" if context else ""
+    return message.replace("Value error, ", "").rstrip(".") + command
 
 
 def _unforeseen(error: Exception) -> str:

@@ -72,13 +72,19 @@ def show(context: typer.Context, job: JobId, json: AsJson = False) -> None:
 
 @commands.command(epilog="Example: syncline jobs retry 01993f8e-6a42-7b11-8e0c-5d2f1c9a7e34")
 def retry(context: typer.Context, job: JobId, json: AsJson = False) -> None:
-    """Make a waiting job due now, or queue a new one like the one that ended."""
+    """Run a job again, now.
+
+    One that waits becomes due; of one that failed or was cancelled a new one is made.
+    """
     _show(session_of(context).call(lambda engine: engine.jobs.retry(job)), json)
 
 
 @commands.command(epilog="Example: syncline jobs cancel 01993f8e-6a42-7b11-8e0c-5d2f1c9a7e34")
 def cancel(context: typer.Context, job: JobId, json: AsJson = False) -> None:
-    """Cancel a queued or running job; a worker that runs it stops at its next renewal."""
+    """Cancel a queued or running job.
+
+    A worker that runs it stops when it next renews its lease.
+    """
     _show(session_of(context).call(lambda engine: engine.jobs.cancel(job)), json)
 
 

@@ -1,33 +1,36 @@
 """What `up` shows: a view that is drawn anew every second, or lines where there is no terminal."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
-from syncline.api.wording import ago, duration, error_text, one_line, reason_text, until
-from syncline.cli.output import COLOURS, cell
+from syncline.api.wording import one_line, reason_text, until
+from syncline.cli.screen import counts, name_of, render
 from syncline.clock import pause
 from syncline.engine.app import Engine
-from syncline.store.status import Status, Whose
+from syncline.store.status import Status
 
-LINES = 30
+MOST_LINES = 40
 REDRAW_SECONDS = 1.0
+LOOK_SECONDS = 5.0  # between two lines
 ANSWER_SECONDS = 3.0
-QUIET = timedelta(minutes=1)  # lines where nothing has changed
-FIXED_LINES = 13  # titles, heads and gaps: what the view needs besides its rows
-STOPPING = "Stopping: running jobs get time to end; Ctrl-C again leaves at once."
+LONGEST_SILENCE = timedelta(minutes=1)
 
 
-async def show_live(engine: Engine, url: str) -> None:
-    """Redraw the view until cancelled; a database that is away shows as such."""
+async def show(engine: Engine, url: str, *, live: bool) -> None:
+    """Show what happens until cancelled; then say that the end may take a while."""
+    try:
+        await (_show_live if live else _show_lines)(engine, url)
+    finally:
+        _say("Stopping: running jobs get time to end; Ctrl-C again leaves at once.")
+
+
+async def _show_live(engine: Engine, url: str) -> None:
+    """Redraw the view."""
     console = Console(highlight=False)
-    status, problem = None, ""
+    status: Status | None = None
     with Live(console=console, auto_refresh=False) as live:
         while True:
             status, problem = await _look(engine, status)
@@ -38,32 +41,62 @@ async def show_live(engine: Engine, url: str) -> None:
             await pause(REDRAW_SECONDS)
 
 
-async def show_lines(engine: Engine, url: str) -> None:
-    """Print a line whenever something has changed, until cancelled."""
-    print(f"Syncline is running; see {url}", flush=True)
-    told, told_at, known_troubles = "", None, set()
-    status, problem = None, ""
+async def _show_lines(engine: Engine, url: str) -> None:
+    """Print a line whenever something has changed."""
+    _say(f"Syncline is running; see {url} (Ctrl-C stops it).")
+    journal = Journal()
+    status: Status | None = None
     while True:
         status, problem = await _look(engine, status)
+        if status is not None:
+            for line in journal.news(status, problem):
+                _say(line)
+        await pause(LOOK_SECONDS)
+
+
+class Journal:
+    """Remembers what has been told, and tells only what is new."""
+
+    def __init__(self) -> None:
+        self._told: Status | None = None
+        self._troubles: set[str] = set()
+
+    def news(self, status: Status, problem: str) -> list[str]:
+        time = f"{status.now:%H:%M:%S}"
         if problem:
-            print(problem, flush=True)
-        elif status is not None:
-            line = count_line(status)
-            if line != told or told_at is None or status.now - told_at >= QUIET:
-                print(f"{status.now:%H:%M:%S}  {line}{_next(status)}", flush=True)
-                told, told_at = line, status.now
-            for trouble in status.troubles:
-                what = f"{_name(trouble)}: {trouble.status}: {reason_text(trouble.reason)}"
-                if what not in known_troubles:
-                    print(f"          {what}", flush=True)
-                    known_troubles.add(what)
-        await pause(REDRAW_SECONDS * 5)
+            return [f"{time}  {problem}"]
+        lines = []
+        if self._is_worth_a_line(status):
+            self._told = status
+            due = [until(status.now, run.due_at) for run in status.next_runs[:1]]
+            lines.append(
+                "; ".join([f"{time}  {counts(status).plain}", *(f"next {d}" for d in due)])
+            )
+        troubles = {
+            f"{name_of(trouble)}: {trouble.status}, {reason_text(trouble.reason)}"
+            for trouble in status.troubles
+        }
+        lines += [f"          {trouble}" for trouble in sorted(troubles - self._troubles)]
+        self._troubles = troubles
+        return lines
+
+    def _is_worth_a_line(self, status: Status) -> bool:
+        told = self._told
+        return (
+            told is None
+            or told.summary != status.summary
+            or status.now - told.now >= LONGEST_SILENCE
+        )
 
 
 async def _look(engine: Engine, last: Status | None) -> tuple[Status | None, str]:
     """Return how things stand, or the last that was known and why there is nothing newer."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            return await engine.status(limit=LINES), ""
+            return await engine.status(limit=MOST_LINES), ""
     except Exception as error:
         return last, one_line(f"The database does not answer: {type(error).__name__}: {error}")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

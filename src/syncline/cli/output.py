@@ -76,7 +76,7 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 def cell(value: Any, *, longest: int = LONGEST_CELL) -> Text:
     """Return a value as text in which nothing is taken for markup or for a terminal's orders."""
     if value is None:
-        return Text("–", style="bright_black")
+        return Text("-", style="bright_black")
     if isinstance(value, datetime):
         return Text(value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ"))
     if isinstance(value, dict | list):

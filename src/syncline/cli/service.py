@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from syncline.api.server import Listener, serving
 from syncline.cli.demo import add_demo_connections
 from syncline.cli.interrupts import Interrupts
-from syncline.cli.live import show_lines, show_live
+from syncline.cli.live import show
 from syncline.cli.session import Session, perform
 from syncline.engine.app import Engine
 from syncline.errors import SettingsError
@@ -61,9 +61,8 @@ async def _run_beside_view(
 ) -> bool:
     # Logs that somebody asked for and a view that is drawn over and over would garble each other.
     is_live = sys.stdout.isatty() and session.log_level is None
-    show = show_live if is_live else show_lines
     with session.logs("error" if is_live else "warning"):
-        view = asyncio.create_task(show(engine, url), name="syncline view")
+        view = asyncio.create_task(show(engine, url, live=is_live), name="syncline view")
 
         def stop() -> None:
             view.cancel()

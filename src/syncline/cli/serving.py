@@ -29,9 +29,10 @@ def up(
     host: Host = None,
     port: Port = None,
 ) -> None:
-    """Run everything here: database, scheduler, executor and page, with a view of what happens.
+    """Run everything here, with a live view.
 
-    The schema is migrated first. Ctrl-C stops everything; the data stays.
+    That is: the embedded or the configured database, which is migrated first, the scheduler, the
+    executor and a status page. Ctrl-C stops everything; the data stays.
     """
     from syncline.cli.service import run_with_view
 
@@ -52,10 +53,11 @@ def run(
     host: Host = None,
     port: Port = None,
 ) -> None:
-    """Run without a view, for production: logs on stderr, health and metrics over HTTP.
+    """Run headless, for production.
 
-    Any number of processes share one database. SIGTERM or SIGINT lets running jobs end and exits
-    with 0; a second signal exits with 1 at once.
+    Logs go to stderr; health and metrics are served over HTTP. Any number of processes share one
+    database. SIGTERM or SIGINT lets running jobs end and exits with 0; a second signal exits with
+    1 at once.
     """
     from syncline.cli.service import run_headless
 
@@ -79,4 +81,6 @@ def _to_the_end(serve: Callable[[], bool]) -> None:
     except Interrupted:
         return  # stopped while it started: nothing had begun, and nothing is left behind
     if not clean:
-        raise Failure("not every job could be given back; their leases lapse and they run elsewhere")
+        raise Failure(
+            "not every job could be given back; their leases lapse and they run elsewhere"
+        )

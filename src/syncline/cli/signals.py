@@ -21,9 +21,7 @@ def list_(
     tenant: OfTenant = None,
     provider: OfProvider = None,
     connection: OfConnection = None,
-    kind: Annotated[
-        str | None, typer.Option(metavar="KIND", help="Only of this kind.")
-    ] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help="Only of this kind.")] = None,
     after: After = None,
     limit: Limit = 50,
     json: AsJson = False,

@@ -1,7 +1,8 @@
 """What a connector returned, checked and turned into what the store takes."""
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -13,7 +14,8 @@ from syncline.sdk.jsontext import encode_json, same_json
 
 MAX_KIND = 255
 MAX_DEDUPE_KEY_BYTES = 1024  # an index row takes 2704 bytes at most
-EARLIEST, LATEST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
+# The very first and last instants are how the database's driver writes infinity.
+EARLIEST, LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -54,14 +56,14 @@ def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
         )
     if page.has_more and page.next_cursor is None:
         raise ContractError("has_more without a next_cursor: there is nowhere to go on from")
-    if page.has_more and same_json(result.next_cursor, cursor):
+    if page.next_cursor and page.has_more and same_json(json.loads(page.next_cursor), cursor):
         raise ContractError("has_more with the cursor unchanged: it would go round for ever")
     _read_signals(result.signals, page, limits)
     return page
 
 
 def _read_signals(signals: Any, page: Page, limits: PageLimits) -> None:
-    if isinstance(signals, str | bytes | dict) or not isinstance(signals, Iterable):
+    if isinstance(signals, str | bytes | Mapping) or not isinstance(signals, Iterable):
         raise ContractError(f"signals is {type(signals).__name__}, not a list of Signal")
     seen: set[str] = set()
     size = 0
@@ -77,7 +79,7 @@ def _read_signals(signals: Any, page: Page, limits: PageLimits) -> None:
                 continue  # the first of a page wins, as the first page does
             seen.add(key)
         payload = _read_payload(signal.payload, where, limits)
-        size += len(payload)
+        size += len(payload) if payload.isascii() else len(payload.encode())
         if size > limits.page_bytes:
             raise ContractError(f"{where}: the page is over the limit of {limits.page_bytes} bytes")
         page.kinds.append(_read_kind(signal.kind, where))
@@ -102,15 +104,16 @@ def _read_time(instant: Any, where: str) -> datetime:
         utc: datetime = instant.astimezone(UTC)
     except (OverflowError, ValueError):
         raise ContractError(f"{where}.occurred_at is beyond the years 1 to 9999") from None
-    if not EARLIEST <= utc <= LATEST:
-        raise ContractError(f"{where}.occurred_at is beyond the years 1 to 9999")
+    if not EARLIEST < utc < LATEST:
+        raise ContractError(f"{where}.occurred_at is the very edge of the years 1 to 9999")
     return utc
 
 
 def _read_payload(payload: Any, where: str, limits: PageLimits) -> str:
-    if not isinstance(payload, dict):
+    if not isinstance(payload, Mapping):
         raise ContractError(f"{where}.payload is {type(payload).__name__}, not a JSON object")
-    return encode_json(payload, limit=limits.payload_bytes, where=f"{where}.payload")
+    value = payload if isinstance(payload, dict) else dict(payload)
+    return encode_json(value, limit=limits.payload_bytes, where=f"{where}.payload")
 
 
 def _read_dedupe_key(key: Any, where: str) -> str | None:

@@ -26,6 +26,9 @@ def connectors_by_provider(connectors: Iterable[Connector]) -> dict[str, Connect
 
 
 def provider_of(connector: Connector) -> str:
+    """Return whom a connector serves, or raise an error that says what it lacks."""
+    if isclass(connector):
+        raise ValueError(f"{connector.__name__} is a class; pass an instance of it")
     provider = getattr(connector, "provider", None)
     if not isinstance(provider, str) or not provider:
         raise ValueError(f"{type(connector).__name__}.provider is not a non-empty text")
@@ -51,11 +54,12 @@ def announced_connectors() -> list[Connector]:
 def connectors_in(module_name: str) -> list[Connector]:
     """Return an instance of each connector that a module defines."""
     module = import_module(module_name)
-    return [
-        value()
+    found = [
+        value
         for value in vars(module).values()
         if isclass(value)
         and issubclass(value, Connector)
         and value.__module__ == module.__name__
         and value.provider
     ]
+    return [connector() for connector in dict.fromkeys(found)]  # one may have two names

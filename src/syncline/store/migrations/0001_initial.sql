@@ -147,7 +147,7 @@ CREATE TABLE {schema}.signals (
     payload       jsonb NOT NULL DEFAULT '{}',
     dedupe_key    text,
     CONSTRAINT signals_times CHECK (
-        occurred_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00')
+        occurred_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00')
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
 CREATE UNIQUE INDEX signals_dedupe ON {schema}.signals (connection_id, dedupe_key)

@@ -1,0 +1,1 @@
+"""The fault suite: real processes, a real Postgres, and everything that can go wrong between them."""

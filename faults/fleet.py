@@ -1,0 +1,160 @@
+"""Workers and schedulers: processes started by the command line, each with its own way to Postgres."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from faults.connector import PROVIDER_VARIABLE
+from faults.proxy import Link
+from faults.waiting import until
+
+Role = Literal["worker", "scheduler"]
+ROOT = Path(__file__).parents[1]
+LEASE_SECONDS = 3
+GRACE_SECONDS = 2
+SETTINGS = {
+    "EXECUTOR__LEASE_SECONDS": LEASE_SECONDS,
+    "EXECUTOR__MAX_RUN_SECONDS": 4,
+    "EXECUTOR__CONCURRENCY": 20,
+    "EXECUTOR__SHUTDOWN_GRACE_SECONDS": GRACE_SECONDS,
+    "SCHEDULER__TICK_INTERVAL_SECONDS": 1,
+    "SCHEDULER__DEFAULT_INTERVAL_SECONDS": 60,
+    "RATE_LIMIT__BASE_SECONDS": 0.2,
+    "RATE_LIMIT__MAX_SECONDS": 2,
+    "API__PORT": 0,
+}
+OPTIONS = {"worker": "--no-scheduler", "scheduler": "--no-executor"}
+
+
+class Process:
+    """A running worker or scheduler."""
+
+    def __init__(self, role: Role, popen: "subprocess.Popen[bytes]", link: Link, log: Path) -> None:
+        self.role = role
+        self.link = link
+        self.log = log
+        self.may_end = False
+        self._popen = popen
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._popen.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._popen.returncode
+
+    def kill(self) -> None:
+        self.may_end = True
+        self._popen.kill()
+
+    def send(self, number: signal.Signals) -> None:
+        self.may_end = self.may_end or number in (signal.SIGTERM, signal.SIGINT)
+        self._popen.send_signal(number)
+
+    async def ended(self, *, within: float) -> int:
+        await until(lambda: not self.is_running, within=within, what=f"the end of {self.log.stem}")
+        return self._popen.returncode
+
+    def wait(self) -> None:
+        self._popen.wait()
+
+    def tail(self) -> str:
+        return self.log.read_text(errors="replace")[-3000:]
+
+
+class Fleet:
+    """All processes of a run; those that stand are replaced when a fault has taken them."""
+
+    def __init__(self, database: str, upstream: str, provider_url: str, logs: Path) -> None:
+        self.processes: list[Process] = []
+        self._standing: dict[Role, int] = {}
+        self._database = database
+        self._upstream = upstream
+        self._provider_url = provider_url
+        self._logs = logs
+        self._started = 0
+
+    async def stand(self, *, workers: int, schedulers: int) -> None:
+        self._standing = {"worker": workers, "scheduler": schedulers}
+        await self.replace_missing()
+
+    async def replace_missing(self) -> None:
+        """Bring every way and every process back to normal."""
+        for process in self.running():
+            await process.link.open()
+            process.send(signal.SIGCONT)
+        for role, number in self._standing.items():
+            for _ in range(number - len(self.running(role))):
+                await self.start(role)
+
+    async def start(
+        self,
+        role: Role,
+        settings: Mapping[str, object] | None = None,
+        *,
+        prefix: Sequence[str] = ("-m",),
+        url: str | None = None,
+    ) -> Process:
+        """Start a process, by default on its own way to Postgres."""
+        link = Link(self._upstream)
+        await link.open()
+        settings = {
+            "DATABASE_URL": url or link.url.format(database=self._database),
+            **SETTINGS,
+            **(settings or {}),
+        }
+        environment = {
+            **{name: value for name, value in os.environ.items() if "SYNCLINE_" not in name},
+            **{f"SYNCLINE_{name}": str(value) for name, value in settings.items()},
+            "PYTHONPATH": str(ROOT),
+            PROVIDER_VARIABLE: self._provider_url,
+        }
+        self._started += 1
+        log = self._logs / f"{self._started:03}-{role}.log"
+        command = [sys.executable, *prefix, "syncline", "run", "--connectors", "faults.connector"]
+        with log.open("wb") as output:
+            popen = subprocess.Popen(
+                [*command, OPTIONS[role]],
+                env=environment,
+                cwd=self._logs,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the suite, which then ends them all
+            )
+        process = Process(role, popen, link, log)
+        self.processes.append(process)
+        return process
+
+    def running(self, role: Role | None = None) -> list[Process]:
+        return [
+            process
+            for process in self.processes
+            if process.is_running and role in (None, process.role) and not process.may_end
+        ]
+
+    def by_pid(self, pid: int) -> Process:
+        return next(process for process in self.processes if process.pid == pid)
+
+    def ended_unasked(self) -> list[Process]:
+        return [
+            process
+            for process in self.processes
+            if not process.is_running and not process.may_end
+        ]
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.is_running:
+                process.send(signal.SIGCONT)
+                process.kill()
+            process.wait()
+            process.link.close()

@@ -1,0 +1,44 @@
+"""Looks at the database all the while: throughput, deadlocks, and snapshots that do not add up."""
+
+import asyncio
+import contextlib
+import itertools
+
+from faults.database import Database
+from faults.record import Record, Sample
+
+SAMPLE_SECONDS = 0.5
+EVERY_NTH_LOOKS_CLOSER = 4
+STATE = """
+    SELECT (SELECT count(*) FROM syncline.signals) AS signals,
+           (SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()) AS deadlocks
+"""
+
+
+class Monitor:
+    def __init__(self, url: str, record: Record) -> None:
+        self._database = Database(url)
+        self._record = record
+        self._deadlocks_seen = 0
+
+    async def run(self) -> None:
+        """Sample until cancelled; while Postgres is away the samples are empty."""
+        for number in itertools.count():
+            sample = Sample(self._record.now())
+            with contextlib.suppress(Exception):
+                sample = await self._sample()
+                if number % EVERY_NTH_LOOKS_CLOSER == 0:
+                    self._record.torn += await self._database.torn()
+            self._record.samples.append(sample)
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    def close(self) -> None:
+        self._database.close()
+
+    async def _sample(self) -> Sample:
+        [state] = await self._database.fetch(STATE)
+        # A crash of the server sets its statistics back to nothing.
+        grown = state["deadlocks"] - self._deadlocks_seen
+        self._record.deadlocks += max(grown, 0)
+        self._deadlocks_seen = state["deadlocks"]
+        return Sample(self._record.now(), state["signals"])

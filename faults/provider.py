@@ -1,0 +1,178 @@
+"""A fake provider over HTTP, whose ledger says which records exist: the truth to compare with."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+PAGE = 5
+OVERLAP = 3  # records before the cursor that a page delivers once more
+LONGEST_WAIT_SECONDS = 1.0  # for a record that does not exist yet
+LATENCY_SECONDS = (0.05, 0.25)
+Answer = tuple[int, Any]
+
+
+@dataclass(slots=True)
+class Stream:
+    """The records of one connection, numbered from 0; a live one gets more and more of them."""
+
+    records: int = 0
+    per_second: float = 0
+    redelivers: bool = True
+    since: float = 0
+
+    def head(self) -> int:
+        return self.records + int((time.monotonic() - self.since) * self.per_second)
+
+    def freeze(self) -> None:
+        self.records, self.per_second = self.head(), 0
+
+    @property
+    def is_live(self) -> bool:
+        return self.per_second > 0
+
+
+@dataclass(slots=True)
+class Mishap:
+    """What the connector is told to do at its next call, and who took the order."""
+
+    what: str
+    taken_by: "asyncio.Future[int]"
+
+
+class Provider:
+    """Serves pages of records, waits for new ones, and misbehaves when told to."""
+
+    def __init__(self, rng: Random) -> None:
+        self.streams: dict[str, Stream] = {}
+        self.trouble: str | None = None
+        self.calls = 0
+        self._rng = rng
+        self._mishaps: dict[str, Mishap] = {}
+        self._in_flight: dict[str, int] = {}
+        self._callers: defaultdict[int, int] = defaultdict(int)
+        self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"http://{host}:{port}"
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    def add(self, name: str, *, per_second: float = 0, records: int = 0) -> Stream:
+        """Open a stream; every other one is exact: nothing delivered twice, and no dedupe keys."""
+        redelivers = len(self.streams) % 2 == 0
+        stream = Stream(records, per_second, redelivers, since=time.monotonic())
+        self.streams[name] = stream
+        return stream
+
+    def live(self) -> list[str]:
+        return [name for name, stream in self.streams.items() if stream.is_live]
+
+    def freeze(self) -> None:
+        for stream in self.streams.values():
+            stream.freeze()
+
+    def calls_by(self, pid: int) -> int:
+        """Return how often a process has called."""
+        return self._callers[pid]
+
+    def in_flight(self, pid: int | None = None) -> list[str]:
+        """Return the streams for which a call of the process, or of any, is being answered."""
+        return [name for name, caller in self._in_flight.items() if pid in (None, caller)]
+
+    def order(self, name: str, what: str) -> "asyncio.Future[int]":
+        """Have a stream's next call go wrong; return a future for the process that made it."""
+        taken_by = asyncio.get_running_loop().create_future()
+        self._mishaps[name] = Mishap(what, taken_by)
+        return taken_by
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            request = (await reader.readuntil(b"\r\n\r\n")).decode()
+            asked = dict(parse_qsl(urlsplit(request.split()[1]).query))
+            name, pid = asked["stream"], int(asked["pid"])
+            self.calls += 1
+            self._callers[pid] += 1
+            self._in_flight[name] = pid
+            try:
+                status, body = await self._until_hung_up(reader, name, int(asked["after"]), pid)
+            finally:
+                self._in_flight.pop(name, None)
+            text = json.dumps(body)
+            head = f"HTTP/1.0 {status} -\r\nContent-Length: {len(text)}\r\n\r\n"
+            writer.write((head + text).encode())
+            await writer.drain()
+        writer.close()
+
+    async def _until_hung_up(
+        self, reader: asyncio.StreamReader, name: str, after: int, pid: int
+    ) -> Answer:
+        """Return the answer, unless the caller goes away before there is one."""
+        answer = asyncio.ensure_future(self._answer(name, after, pid))
+        hung_up = asyncio.ensure_future(reader.read())
+        await asyncio.wait((answer, hung_up), return_when=asyncio.FIRST_COMPLETED)
+        hung_up.cancel()
+        if answer.done():
+            return answer.result()
+        answer.cancel()
+        raise ConnectionResetError
+
+    async def _answer(self, name: str, after: int, pid: int) -> Answer:
+        if trouble := self.trouble:
+            return await TROUBLES[trouble]()
+        if mishap := self._mishaps.pop(name, None):
+            if not mishap.taken_by.done():
+                mishap.taken_by.set_result(pid)
+            return 200, {"mishap": mishap.what}
+        stream = self.streams[name]
+        await asyncio.sleep(self._rng.uniform(*LATENCY_SECONDS))
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+        while stream.head() <= after and stream.is_live and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        end = max(after, min(after + PAGE, stream.head()))
+        first = max(0, after - OVERLAP) if stream.redelivers else after
+        return 200, {
+            "records": list(range(first, end)),
+            "next": end,
+            "more": end > after and (stream.is_live or end < stream.head()),
+            "keys": stream.redelivers,
+        }
+
+
+async def _limit() -> Answer:
+    return 429, {"retry_after": 1}
+
+
+async def _fail() -> Answer:
+    return 503, {}
+
+
+async def _hang() -> Answer:
+    await asyncio.sleep(3600)
+    return 503, {}
+
+
+async def _talk_nonsense() -> Answer:
+    return 200, {"records": "many", "next": [], "more": "perhaps", "keys": False}
+
+
+TROUBLES: dict[str, Callable[[], Awaitable[Answer]]] = {
+    "limits": _limit,
+    "fails": _fail,
+    "hangs": _hang,
+    "talks nonsense": _talk_nonsense,
+}

@@ -1,0 +1,212 @@
+"""A TCP port that leads to Postgres, and everything that can go wrong on the way."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+ABORT_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of zero: the peer sees a reset, not an end
+COMMITS = (b"COMMIT;\0", b"COMMIT\0")
+Moment = Literal["before", "after"]
+
+
+@dataclass(slots=True)
+class Trap:
+    """What is to happen at the next COMMIT of a transaction that ran a certain statement."""
+
+    moment: Moment
+    about: str
+    sprung: "asyncio.Future[None]"
+    action: Callable[[], None] | None = None
+    holds: bool = False  # the COMMIT never arrives, but the socket stays open
+
+
+class Link:
+    """One process's way to Postgres."""
+
+    def __init__(self, upstream: str) -> None:
+        self.delay_seconds = 0.0
+        self.trap: Trap | None = None
+        self._upstream = upstream
+        self._passable = asyncio.Event()
+        self._passable.set()
+        self._wires: set[Wire] = set()
+        self._server: asyncio.Server | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://syncline@127.0.0.1:{self._port}/{{database}}?sslmode=disable"
+
+    async def open(self) -> None:
+        """Listen, on the same port as before where there was one."""
+        if self._server is None:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+            self._port = self._server.sockets[0].getsockname()[1]
+        self._passable.set()
+        self.delay_seconds = 0.0
+        self.trap = None
+
+    def refuse(self) -> None:
+        """Reset what is open and refuse what is tried: Postgres is away, loudly."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self.reset()
+
+    def reset(self) -> int:
+        """Cut every connection; return how many there were."""
+        wires = list(self._wires)
+        for wire in wires:
+            wire.cut()
+        return len(wires)
+
+    def silence(self) -> None:
+        """Let nothing pass, and say nothing of it: Postgres is away, silently."""
+        self._passable.clear()
+
+    def half_open(self) -> bool:
+        """Silence one connection for ever, and return whether there was one."""
+        for wire in sorted(self._wires, key=lambda wire: wire.busy_count)[-1:]:
+            wire.is_dead = True
+            return True
+        return False
+
+    def set_trap(
+        self,
+        moment: Moment,
+        about: str,
+        action: Callable[[], None] | None = None,
+        *,
+        holds: bool = False,
+    ) -> "asyncio.Future[None]":
+        """Have the next such COMMIT go wrong; return a future for when it has."""
+        sprung = asyncio.get_running_loop().create_future()
+        self.trap = Trap(moment, about, sprung, action, holds)
+        return sprung
+
+    def close(self) -> None:
+        self.refuse()
+
+    async def pass_on(self) -> None:
+        """Wait until the way is free, as long as it takes."""
+        await self._passable.wait()
+        if self.delay_seconds:
+            await asyncio.sleep(self.delay_seconds)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            upstream = await asyncio.open_unix_connection(self._upstream)
+        except OSError:
+            writer.transport.abort()
+            return
+        wire = Wire(self, (reader, writer), upstream)
+        self._wires.add(wire)
+        try:
+            await wire.run()
+        finally:
+            self._wires.discard(wire)
+
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Wire:
+    """One connection: reads enough of the protocol to know what a transaction does."""
+
+    def __init__(self, link: Link, client: Streams, server: Streams) -> None:
+        self.is_dead = False
+        self.busy_count = 0
+        self._link = link
+        self._client, self._server = client, server
+        self._texts: dict[bytes, str] = {}
+        self._transaction: list[str] = []
+        self._trap_after: Trap | None = None
+
+    async def run(self) -> None:
+        pumps = [asyncio.ensure_future(self._pump_up()), asyncio.ensure_future(self._pump_down())]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            self.cut()
+
+    def cut(self) -> None:
+        for _, writer in (self._client, self._server):
+            sock = writer.get_extra_info("socket")
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT_ON_CLOSE)
+            writer.transport.abort()
+
+    async def _pump_up(self) -> None:
+        async for message in messages(self._client[0], starts_untyped=True):
+            self.busy_count += 1
+            self._note(message)
+            if message[:1] == b"Q" and message[5:] in COMMITS and not await self._may_commit():
+                return
+            await self._forward(message, self._server[1])
+
+    async def _pump_down(self) -> None:
+        async for message in messages(self._server[0], starts_untyped=False):
+            trap = self._trap_after
+            if trap is not None and message[:1] == b"C" and message[5:] in COMMITS:
+                spring(trap)
+                return
+            await self._forward(message, self._client[1])
+
+    async def _forward(self, message: bytes, writer: asyncio.StreamWriter) -> None:
+        await self._link.pass_on()
+        if self.is_dead:
+            await asyncio.Event().wait()
+        writer.write(message)
+        await writer.drain()
+
+    async def _may_commit(self) -> bool:
+        """Return whether the COMMIT may go on its way; a trap may be set for it."""
+        trap = self._link.trap
+        if trap is None or not any(trap.about in statement for statement in self._transaction):
+            return True
+        self._link.trap = None
+        if trap.moment == "after":
+            self._trap_after = trap
+            return True
+        spring(trap)
+        if trap.holds:
+            await asyncio.Event().wait()
+        return False
+
+    def _note(self, message: bytes) -> None:
+        """Remember the statements of the transaction in progress."""
+        kind, body = message[:1], message[5:]
+        if kind == b"P":
+            name, text = body.split(b"\0", 2)[:2]
+            self._texts[name] = text.decode(errors="replace")
+        elif kind == b"B":
+            statement = body.split(b"\0", 2)[1]
+            self._transaction.append(self._texts.get(statement, ""))
+        elif kind == b"Q" and body.startswith(b"BEGIN"):
+            self._transaction = []
+
+
+def spring(trap: Trap) -> None:
+    if trap.action is not None:
+        trap.action()
+    if not trap.sprung.done():
+        trap.sprung.set_result(None)
+
+
+async def messages(reader: asyncio.StreamReader, *, starts_untyped: bool) -> AsyncIterator[bytes]:
+    """Yield the messages of one direction, until it ends; the client's first has no type."""
+    typed = not starts_untyped
+    with contextlib.suppress(asyncio.IncompleteReadError, OSError):
+        while True:
+            kind = await reader.readexactly(1) if typed else b""
+            size = await reader.readexactly(4)
+            body = await reader.readexactly(int.from_bytes(size, "big") - 4)
+            typed = True
+            yield kind + size + body

@@ -1,0 +1,141 @@
+"""The live view: how things stand, fitted into a terminal."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from syncline.api.wording import ago, duration, error_text, one_line, reason_text, until
+from syncline.cli.output import COLOURS
+from syncline.store.status import Status, Whose
+
+NAME_WIDTH = 34
+FIXED_LINES = 12  # titles, heads and gaps: what the view needs besides its rows
+FEWEST_ROWS = 2
+
+Row = tuple[Whose, str, str, str]
+
+
+def render(status: Status, url: str, problem: str, *, height: int) -> RenderableType:
+    """Return the view with as many rows as the height allows."""
+    sections = {
+        "Recent jobs": (("Status", "Started", "Took, or error"), _recent(status)),
+        "Next runs": (("", "Due", ""), _next_runs(status)),
+        "In trouble": (("Status", "Again", "Why"), _troubles(status)),
+        "Latest signals": (("Kind", "Occurred", "Payload"), _signals(status)),
+    }
+    shown = {title: section for title, section in sections.items() if section[1]}
+    room = share_out([len(rows) for _, rows in shown.values()], max(height - FIXED_LINES, 0))
+    tables = [
+        _table(title, heads, rows[:count])
+        for (title, (heads, rows)), count in zip(shown.items(), room, strict=True)
+    ]
+    header = Text.assemble(
+        ("Syncline", "bold"),
+        "  ",
+        (url, "cyan underline"),
+        ("  Ctrl-C stops it, the data stays", "dim"),
+    )
+    note = [Text(problem, style="bold red")] if problem else []
+    gaps = [part for table in tables for part in (Text(), table)]
+    return Group(header, counts(status), *note, *gaps)
+
+
+def counts(status: Status) -> Text:
+    """Return a line with how many connections, jobs and signals there are."""
+    summary = status.summary
+    return Text.assemble(
+        *_tally(summary.connections, "connections"),
+        "; ",
+        *_tally(summary.pending_jobs, "pending jobs"),
+        "; ",
+        (f"{summary.signals:,}", "bold"),
+        " signals",
+    )
+
+
+def share_out(wanted: Sequence[int], room: int) -> list[int]:
+    """Return how many rows each section gets: all the same, and who wants less leaves the rest."""
+    given = [0] * len(wanted)
+    for _ in range(sum(wanted)):
+        hungry = [i for i, want in enumerate(wanted) if given[i] < want]
+        if sum(given) >= max(room, FEWEST_ROWS * len(wanted)) or not hungry:
+            break
+        given[min(hungry, key=lambda i: given[i])] += 1
+    return given
+
+
+def name_of(whose: Whose) -> str:
+    """Return which connection it is; of a long name, the end tells more than the beginning."""
+    tenant, name = one_line(whose.tenant_id), one_line(whose.external_id)
+    text = f"{tenant} {name}"
+    if len(text) > NAME_WIDTH:
+        name = "…" + name[-max(NAME_WIDTH - len(tenant) - 2, 8) :]
+    return f"{tenant} {name}"
+
+
+def _recent(status: Status) -> list[Row]:
+    return [
+        (
+            job,
+            job.status,
+            ago(status.now, job.started_at),
+            error_text(job.error)
+            or (duration(job.finished_at - job.started_at) if job.finished_at else ""),
+        )
+        for job in status.recent
+    ]
+
+
+def _next_runs(status: Status) -> list[Row]:
+    return [
+        (run, "retry" if run.attempts else "", until(status.now, run.due_at), "")
+        for run in status.next_runs
+    ]
+
+
+def _troubles(status: Status) -> list[Row]:
+    return [
+        (
+            trouble,
+            trouble.status,
+            until(status.now, trouble.retry_after) if trouble.retry_after else "when resumed",
+            reason_text(trouble.reason),
+        )
+        for trouble in status.troubles
+    ]
+
+
+def _signals(status: Status) -> list[Row]:
+    return [
+        (
+            signal,
+            one_line(signal.kind),
+            ago(status.now, signal.occurred_at),
+            one_line(signal.preview),
+        )
+        for signal in status.signals
+    ]
+
+
+def _table(title: str, heads: Iterable[str], rows: Iterable[Row]) -> Table:
+    table = Table(box=None, pad_edge=False, expand=True, header_style="dim", padding=(0, 1))
+    table.add_column(Text(title, style="bold"), width=NAME_WIDTH, no_wrap=True)
+    for head, column_width in zip(heads, (16, 14, None), strict=True):
+        ratio = None if column_width else 1
+        table.add_column(head, width=column_width, ratio=ratio, no_wrap=True, overflow="ellipsis")
+    for whose, what, when, words in rows:
+        table.add_row(
+            Text(name_of(whose)), Text(what, style=COLOURS.get(what, "")), Text(when), Text(words)
+        )
+    return table
+
+
+def _tally(counted: dict[str, int], noun: str) -> list[str | tuple[str, str]]:
+    """Return how many there are, and of which status each."""
+    parts: list[str | tuple[str, str]] = [(f"{sum(counted.values()):,}", "bold"), f" {noun}"]
+    for index, (status, count) in enumerate(sorted(counted.items())):
+        parts.append(", " if index else ": ")
+        parts.append((f"{count:,} {status}", COLOURS.get(status, "")))
+    return parts

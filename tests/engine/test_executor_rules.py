@@ -1,0 +1,236 @@
+"""E1, E2 and E3 of the specification: what is claimed, in which order, from which cursor."""
+
+import asyncio
+import json
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from support.fakes import HeldRun, eventually
+from support.world import World, at
+from syncline import Connection, SyncResult
+from syncline.testing import ScriptedConnector
+
+PRESENT = [{}, 0, "", [], False, {"page": 1}]
+
+
+@pytest.mark.parametrize(
+    ("columns", "ran"),
+    [
+        ({"scheduled_at": at("12:00")}, 1),
+        ({"scheduled_at": at("12:00:01")}, 0),
+        ({"retry_after": at("12:00")}, 1),
+        ({"retry_after": at("12:00:01")}, 0),
+        ({"scheduled_at": at("12:00:01"), "retry_after": at("11:00")}, 0),
+    ],
+    ids=["scheduled now", "scheduled later", "waited enough", "waits", "retried but too early"],
+)
+async def test_job_is_due_when_both_times_have_come(
+    world: World, columns: dict[str, Any], ran: int
+) -> None:
+    """E1: due when `scheduled_at ≤ now` and `retry_after` is null or past."""
+    await world.job(await world.connection(), **columns)
+    world.script(SyncResult())
+
+    assert await world.run_due("12:00") == ran
+
+
+async def test_claims_go_by_priority_time_and_id(world: World) -> None:
+    """E1: `priority DESC, scheduled_at ASC, id`, also between fresh jobs and retried ones."""
+    jobs: list[dict[str, Any]] = [
+        {"priority": 10, "scheduled_at": at("11:00"), "retry_after": at("11:59")},
+        {"priority": 10, "scheduled_at": at("11:30"), "id": UUID(int=1)},
+        {
+            "priority": 10,
+            "scheduled_at": at("11:30"),
+            "id": UUID(int=2),
+            "retry_after": at("11:40"),
+        },
+        {"priority": 10, "scheduled_at": at("11:30"), "id": UUID(int=3)},
+        {"priority": 0, "scheduled_at": at("09:00"), "attempts": 9, "retry_after": at("09:30")},
+        {"priority": 0, "scheduled_at": at("10:00")},
+        {"priority": -3, "scheduled_at": at("08:00")},
+    ]
+    connections = [await world.connection() for _ in jobs]
+    for connection, columns in reversed(list(zip(connections, jobs, strict=True))):
+        await world.job(connection, **columns)
+    world.script(*[SyncResult()] * len(jobs))
+
+    await world.run_due("12:00")
+
+    assert [call[0] for call in world.connector.calls] == [one.id for one in connections]
+
+
+@pytest.mark.engine(executor={"concurrency": 2})
+async def test_worker_claims_no_more_than_it_has_free_slots(world: World) -> None:
+    """E1: what has no slot stays queued, for whoever has one."""
+    runs = await held_runs(world, 2)
+    for _ in range(5):
+        await world.job(await world.connection())
+
+    running = asyncio.create_task(world.run_due())
+    await asyncio.gather(*(run.started.wait() for run in runs))
+
+    assert await count_by_status(world) == {"running": 2, "queued": 3}
+    world.script(*[SyncResult()] * 3)
+    for run in runs:
+        run.let_go.set()
+    assert await running == 5
+
+
+@pytest.mark.engine(executor={"concurrency": 2})
+async def test_worker_does_not_wait_for_a_whole_batch(world: World) -> None:
+    """E1: a slot that is free is filled, however long the one beside it runs."""
+    [slow] = await held_runs(world, 1)
+    world.script(*[SyncResult()] * 4)
+    slow_job = await world.job(await world.connection(), priority=1)
+    quick = [await world.job(await world.connection()) for _ in range(4)]
+
+    running = asyncio.create_task(world.run_due())
+    await eventually(lambda: len(world.connector.calls) == 5)
+    while await count_by_status(world) != {"running": 1, "succeeded": 4}:
+        await asyncio.sleep(0.005)
+
+    assert (await world.get_job(slow_job)).status == "running"
+    assert {(await world.get_job(job_id)).status for job_id in quick} == {"succeeded"}
+    slow.let_go.set()
+    assert await running == 5
+
+
+async def test_no_job_is_claimed_twice(world: World) -> None:
+    """E1: claims are atomic over any number of processes."""
+    connections = [await world.connection() for _ in range(40)]
+    for connection in connections:
+        await world.job(connection)
+    world.script(*[SyncResult()] * 40)
+
+    async with (
+        world.another_engine(executor={"concurrency": 3}) as second,
+        world.another_engine(executor={"concurrency": 7}) as third,
+    ):
+        ran = await asyncio.gather(world.run_due(), second.run_due(), third.run_due())
+
+    assert sum(ran) == 40
+    assert {call[0] for call in world.connector.calls} == {one.id for one in connections}
+
+
+async def test_claim_skips_whatever_is_locked(world: World) -> None:
+    """S8, E1: a claim never waits for a lock."""
+    locked, free = await world.job(await world.connection()), await world.connection()
+    await world.job(free)
+    world.script(SyncResult(), SyncResult())
+
+    async with world.session() as person, person.transaction():
+        await world.sql(
+            "SELECT FROM {schema}.sync_jobs WHERE id = $1 FOR UPDATE", locked, session=person
+        )
+        assert await world.run_due() == 1
+    assert await world.run_due() == 1
+
+
+async def test_unknown_provider_waits_for_a_worker_that_knows_it(world: World) -> None:
+    """E1: a worker claims only providers whose connector it has."""
+    job_id = await world.job(await world.connection(provider="gitlab"))
+
+    async with world.another_engine([ScriptedConnector("gitlab", [SyncResult()])]) as other:
+        assert (await world.run_due(), await other.run_due()) == (0, 1)
+
+    assert (await world.get_job(job_id)).status == "succeeded"
+
+
+async def test_types_of_a_connection_run_one_after_another(world: World) -> None:
+    """E2: also when both are claimed by one worker with room for both."""
+    connection = await world.connection()
+    for priority, job_type in enumerate(("webhook", "full", "incremental")):
+        await world.job(connection, job_type=job_type, priority=priority)
+    most_at_once = 0
+
+    async def count(_: Connection, __: Any) -> SyncResult:
+        nonlocal most_at_once
+        most_at_once = max(most_at_once, (await count_by_status(world)).get("running", 0))
+        return SyncResult()
+
+    world.connector.script.extend([count] * 3)
+
+    assert await world.run_due() == 3
+    assert most_at_once == 1
+
+
+async def test_single_flight_is_a_constraint_of_the_database(world: World) -> None:
+    """E2: the database itself refuses a second running job of a connection."""
+    connection = await world.connection()
+    await world.running_job(connection)
+
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await world.running_job(connection, job_type="full")
+    await world.running_job(connection, job_type="webhook", flight="webhook")
+
+
+@pytest.mark.engine(executor={"single_flight": "job_type"})
+async def test_types_run_side_by_side_in_one_worker(world: World) -> None:
+    """E2: `single_flight = "job_type"` lets different types run at once."""
+    connection = await world.connection()
+    runs = await held_runs(world, 2)
+    await world.job(connection)
+    await world.job(connection, job_type="full")
+
+    running = asyncio.create_task(world.run_due())
+    await asyncio.gather(*(run.started.wait() for run in runs))
+
+    for run in runs:
+        run.let_go.set()
+    assert await running == 2
+
+
+@pytest.mark.parametrize("job_type", ["incremental", "webhook"])
+@pytest.mark.parametrize("cursor", PRESENT, ids=json.dumps)
+async def test_cursor_of_the_job_comes_first(world: World, job_type: str, cursor: Any) -> None:
+    """E3: the job's cursor, else the stored one; `{}`, `0`, `""` and `[]` are present."""
+    connection = await world.connection(sync={"cursor": "stored"})
+    await world.job(connection, job_type=job_type, cursor=json.dumps(cursor))
+
+    await world.run_one()
+
+    assert world.connector.calls == [(connection.id, cursor)]
+
+
+@pytest.mark.parametrize("job_type", ["incremental", "webhook"])
+@pytest.mark.parametrize("absent", [None, "null"])
+@pytest.mark.parametrize("stored", [*PRESENT, None], ids=json.dumps)
+async def test_stored_cursor_comes_second(
+    world: World, job_type: str, absent: str | None, stored: Any
+) -> None:
+    """E3: SQL NULL and JSON `null` on the job are absent; then the stored cursor counts."""
+    connection = await world.connection(sync={"cursor": stored})
+    await world.job(connection, job_type=job_type, cursor=absent)
+
+    await world.run_one()
+
+    assert world.connector.calls == [(connection.id, stored)]
+
+
+@pytest.mark.parametrize(("own", "given"), [(None, None), ("null", None), ("0", 0)])
+async def test_full_job_starts_from_its_own_cursor_or_none(
+    world: World, own: str | None, given: Any
+) -> None:
+    """E3: a full job never starts from the stored cursor; its page overwrites that."""
+    connection = await world.connection(sync={"cursor": "stored"})
+    await world.job(connection, job_type="full", cursor=own)
+
+    await world.run_one(SyncResult(next_cursor="restarted"))
+
+    assert world.connector.calls == [(connection.id, given)]
+    assert (await world.sync_metadata(connection))["cursor"] == "restarted"
+
+
+async def held_runs(world: World, count: int) -> list[HeldRun]:
+    runs = [HeldRun(SyncResult()) for _ in range(count)]
+    world.script(*runs)
+    return runs
+
+
+async def count_by_status(world: World) -> dict[str, int]:
+    rows = await world.sql("SELECT status, count(*) FROM {schema}.sync_jobs GROUP BY status")
+    return {row["status"]: row["count"] for row in rows}

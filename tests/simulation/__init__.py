@@ -1,0 +1,1 @@
+"""A deterministic simulation: real engines on real Postgres; one seed decides everything else."""

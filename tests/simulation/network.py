@@ -1,0 +1,334 @@
+"""The network between simulated processes and a real server: one call at a time, as the seed says.
+
+Whatever a session sends is held back until it is its turn; whatever the server answers is held
+back until the answer is whole. So a call is one step of the world, and between any two steps a
+session can be cut or a process can die, before the server heard of the call or after.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter, deque
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from simulation.loop import PROCESS, Process, SimulatedLoop
+from simulation.observer import Observer
+from simulation.wire import Answer, Request, Requests
+
+TRACE_LINES = 400
+MOST_CALLS = 100_000
+UNBLOCK_POLLS = 3  # looks at an unanswered call before the server is asked what holds it up
+
+
+class Fate(Enum):
+    """What becomes of a call."""
+
+    PASS = auto()
+    CUT_BEFORE = auto()  # the session breaks, the server never heard of it
+    CUT_AFTER = auto()  # the session breaks, the server has done it
+    KILL_BEFORE = auto()
+    KILL_AFTER = auto()
+
+
+class Livelock(Exception):
+    """The world makes calls without end."""
+
+
+class Chance(Protocol):
+    def choose(self, count: int) -> int: ...
+
+    def fate_of(self, link: "Link", request: Request) -> Fate: ...
+
+
+class SimulatedNetwork:
+    """Every session of the simulated processes, and whose turn it is."""
+
+    def __init__(
+        self, observer: Observer, chance: Chance, on_commit: Callable[["Link"], None]
+    ) -> None:
+        self._observer = observer
+        self._chance = chance
+        self._on_commit = on_commit
+        self.on_death: Callable[[Process], None] = lambda _: None
+        self.is_down = False
+        self.links: list[Link] = []
+        self._turns: list[Link] = []  # sessions that have something to send
+        self._in_flight: Link | None = None
+        self._polls = 0
+        self._blocked: list[Link] = []  # calls that wait for a lock on the server
+        self._answered: list[Link] = []
+        self.calls = 0
+        self.faults: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.trace: deque[str] = deque(maxlen=TRACE_LINES)
+        self._digest = hashlib.sha256()
+
+    @property
+    def digest(self) -> str:
+        """What happened, in a few letters: the same seed gives the same ones."""
+        return self._digest.hexdigest()[:16]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is on its way; one that waits for a lock is put aside."""
+        if self._in_flight is None:
+            return False
+        self._polls += 1
+        if self._polls > UNBLOCK_POLLS and self._waits_for_lock(self._in_flight):
+            self._blocked.append(self._in_flight)
+            self._in_flight = None
+        return self._in_flight is not None
+
+    def proceed(self) -> bool:
+        """Let one thing happen: an answer arrives, a lock is had, or a call is sent."""
+        if self._answered:
+            self._take_answer(self._answered.pop(0))
+        elif self._blocked and self._resume_unblocked():
+            pass
+        elif self._turns:
+            self._send(self._turns.pop(self._chance.choose(len(self._turns))))
+        else:
+            # Locks held by a frozen process are freed in virtual time; anything else that is
+            # in the way is a deadlock, which the server ends in real time.
+            return bool(self._blocked) and not self._only_frozen_in_the_way()
+        return True
+
+    async def connect(
+        self, loop: SimulatedLoop, protocol_factory: Callable[[], Any], path: str
+    ) -> tuple[Any, Any]:
+        process = PROCESS.get()
+        assert process is not None, "only simulated processes use the simulated network"
+        if self.is_down and process.is_mortal:
+            raise ConnectionRefusedError("the server is away")
+        link = Link(self, loop, process, protocol_factory())
+        await loop.connect_for_real(lambda: link.ear, path)
+        return link, link.protocol
+
+    def freeze(self, process: Process) -> None:
+        self._note("freeze", process.name)
+        process.freeze()
+
+    def kill(self, process: Process) -> None:
+        """End a process where it stands: nothing is released, nobody is told."""
+        self._note("kill", process.name)
+        process.is_dead = True
+        process.freeze()
+        for link in [link for link in self.links if link.process is process]:
+            link.cut()
+        self.on_death(process)
+
+    def cut(self, link: "Link", why: str) -> None:
+        self._note(why, link.name)
+        link.cut()
+
+    def go_down(self) -> None:
+        self._note("outage", "server")
+        self.is_down = True
+        for link in [link for link in self.links if link.process.is_mortal]:
+            link.cut()
+
+    def end_idle_transactions(self, process: Process) -> None:
+        """Do as the server does to a session that stays idle inside a transaction."""
+        for link in [link for link in self.links if link.process is process]:
+            if link.status != "I" and link not in self._turns:
+                self.cut(link, "idle in transaction")
+
+    def has_sent(self, link: "Link") -> None:
+        if link not in self._turns:
+            self._turns.append(link)
+
+    def has_answered(self, link: "Link") -> None:
+        if self._in_flight is link:
+            self._in_flight = None
+        if link in self._blocked:
+            self._blocked.remove(link)
+        self._answered.append(link)
+
+    def forget(self, link: "Link") -> None:
+        """Leave nothing of a session that has ended; its transaction, too, is gone."""
+        for waiting in (self.links, self._turns, self._blocked, self._answered):
+            if link in waiting:
+                waiting.remove(link)
+        if self._in_flight is link:
+            self._in_flight = None
+        if link.pid is not None:
+            self._observer.end_session(link.pid)
+
+    def _send(self, link: "Link") -> None:
+        self.calls += 1
+        if self.calls > MOST_CALLS:
+            raise Livelock(f"more than {MOST_CALLS} calls")
+        request = link.next_request()
+        fate = self._chance.fate_of(link, request)
+        if fate is Fate.KILL_BEFORE:
+            self.kill(link.process)
+        elif fate is Fate.CUT_BEFORE:
+            self.cut(link, f"cut before {'COMMIT' if request.is_commit else 'a call'}")
+        else:
+            self._in_flight, self._polls = link, 0
+            link.send(request, fate)
+
+    def _take_answer(self, link: "Link") -> None:
+        answer, request = link.answer, link.request
+        self.errors.update(answer.errors)
+        ended = " ".join(answer.tags + answer.errors)
+        self._tell(f"{link.name} {request.label} -> {ended}")
+        if link.take_status():
+            self._on_commit(link)
+        if link.fate is Fate.KILL_AFTER:
+            self.kill(link.process)
+        elif link.fate is Fate.CUT_AFTER:
+            self.cut(link, f"cut after {'COMMIT' if request.is_commit else 'a call'}")
+        else:
+            link.deliver()
+
+    def _waits_for_lock(self, link: "Link") -> bool:
+        return link.pid is not None and bool(self._observer.blockers([link.pid]))
+
+    def _resume_unblocked(self) -> bool:
+        waiting = self._observer.blockers([link.pid for link in self._blocked if link.pid])
+        for link in self._blocked:
+            if link.pid not in waiting:
+                self._blocked.remove(link)
+                self._in_flight, self._polls = link, 0
+                return True
+        return False
+
+    def _only_frozen_in_the_way(self) -> bool:
+        pids = {link.pid for link in self.links if link.process.is_frozen}
+        waiting = self._observer.blockers([link.pid for link in self._blocked if link.pid])
+        return bool(waiting) and all(pids.issuperset(blockers) for blockers in waiting.values())
+
+    def _note(self, fault: str, whom: str) -> None:
+        self.faults[fault] += 1
+        self._tell(f"{whom} !! {fault}")
+
+    def _tell(self, line: str) -> None:
+        self.trace.append(line)
+        self._digest.update(line.encode())
+
+
+class Link(asyncio.Transport):
+    """A session: the transport that a client writes to, with a real one behind it."""
+
+    def __init__(
+        self, network: SimulatedNetwork, loop: SimulatedLoop, process: Process, protocol: Any
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.process = process
+        self.protocol = protocol
+        self.ear = _Ear(self)
+        self.name = f"{loop.time():.3f} {process.name}"
+        self.pid: int | None = None
+        self.status = "I"
+        self.fate = Fate.PASS
+        self._loop = loop
+        self._context: Context = copy_context()
+        self._server: Any = None
+        self._outbox = bytearray()
+        self._requests = Requests()
+        self._has_written = False
+        self._is_closed = False
+        self.request = Request("", b"")
+        self.answer = Answer(b"")
+
+    def begin(self, server: Any) -> None:
+        self._server = server
+        self.network.links.append(self)
+        self.protocol.connection_made(self)
+
+    def write(self, data: Any) -> None:
+        if not self._is_closed:
+            self._outbox += data
+            self.network.has_sent(self)
+
+    def next_request(self) -> Request:
+        self.name = f"{self._loop.time():.3f} {self.process.name}"
+        return self._requests.read(bytes(self._outbox))
+
+    def send(self, request: Request, fate: Fate) -> None:
+        data, self._outbox = bytes(self._outbox), bytearray()
+        self.request, self.fate, self.answer = request, fate, Answer(request.ends_with)
+        self._server.write(data)
+        if not request.ends_with:
+            self.network.has_answered(self)
+
+    def hear(self, data: bytes) -> None:
+        self.answer.feed(data)
+        if self.answer.is_complete:
+            self.network.has_answered(self)
+
+    def take_status(self) -> bool:
+        """Take note of where the session stands; return whether it has just committed a write."""
+        answer = self.answer
+        self.pid = answer.pid or self.pid
+        self.status = answer.status or self.status
+        self._has_written |= answer.wrote
+        if self.status != "I":
+            return False
+        undone = bool(answer.errors) or "ROLLBACK" in answer.tags
+        has_committed, self._has_written = self._has_written and not undone, False
+        return has_committed
+
+    def deliver(self) -> None:
+        data = bytes(self.answer.data)
+        self._loop.call_soon(self._hand_over, data, context=self._context)
+
+    def cut(self) -> None:
+        """Break the session; the client hears of it as soon as it can hear anything."""
+        self._end(ConnectionResetError("the connection was cut"))
+
+    def lost(self) -> None:
+        """Take note that the server has ended the session."""
+        if self.answer.data and not self.answer.is_complete:
+            self.network.errors.update(self.answer.errors)
+            self.deliver()
+        self._end(ConnectionResetError("the server closed the connection"))
+
+    def abort(self) -> None:
+        self._end(None)
+
+    def close(self) -> None:
+        self._end(None)
+
+    def is_closing(self) -> bool:
+        return self._is_closed
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._server.get_extra_info(name, default)
+
+    def pause_reading(self) -> None:
+        """An answer arrives whole, or not at all."""
+
+    def resume_reading(self) -> None:
+        pass
+
+    def _hand_over(self, data: bytes) -> None:
+        if not self._is_closed:
+            self.protocol.data_received(data)
+
+    def _end(self, error: Exception | None) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._server.abort()
+            self.network.forget(self)
+            self._loop.call_soon(self.protocol.connection_lost, error, context=self._context)
+
+
+class _Ear(asyncio.Protocol):
+    """The side of a session that hears the real server."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._link.begin(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._link.hear(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._link.lost()
