@@ -19,6 +19,16 @@ INSTRUMENTS = """
        WHEN (coalesce((OLD.metadata #>> '{sync,cursor}')::bigint, 0)
              > coalesce((NEW.metadata #>> '{sync,cursor}')::bigint, 0))
     EXECUTE FUNCTION public.note_regression();
+
+    CREATE TABLE public.refusals (job_id uuid, error jsonb);
+    CREATE FUNCTION public.note_refusal() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        INSERT INTO public.refusals VALUES (NEW.id, NEW.error);
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER note_refusal AFTER UPDATE ON syncline.sync_jobs FOR EACH ROW
+       WHEN (NEW.error::text LIKE '%could not be stored%')
+    EXECUTE FUNCTION public.note_refusal();
 """
 
 CURSORS = """

@@ -1,4 +1,4 @@
-"""Workers and schedulers: processes started by the command line, each with its own way to Postgres."""
+"""Workers and schedulers: processes of the command line, each with its own way to Postgres."""
 
 import os
 import signal
@@ -12,6 +12,7 @@ from faults.connector import PROVIDER_VARIABLE
 from faults.proxy import Link
 from faults.waiting import until
 
+Popen = subprocess.Popen[bytes]
 Role = Literal["worker", "scheduler"]
 ROOT = Path(__file__).parents[1]
 LEASE_SECONDS = 3
@@ -19,7 +20,7 @@ GRACE_SECONDS = 2
 SETTINGS = {
     "EXECUTOR__LEASE_SECONDS": LEASE_SECONDS,
     "EXECUTOR__MAX_RUN_SECONDS": 4,
-    "EXECUTOR__CONCURRENCY": 20,
+    "EXECUTOR__CONCURRENCY": 6,  # few, so that every worker is needed
     "EXECUTOR__SHUTDOWN_GRACE_SECONDS": GRACE_SECONDS,
     "SCHEDULER__TICK_INTERVAL_SECONDS": 1,
     "SCHEDULER__DEFAULT_INTERVAL_SECONDS": 60,
@@ -27,17 +28,19 @@ SETTINGS = {
     "RATE_LIMIT__MAX_SECONDS": 2,
     "API__PORT": 0,
 }
+COMMAND = ("syncline", "run", "--connectors", "faults.connector")
 OPTIONS = {"worker": "--no-scheduler", "scheduler": "--no-executor"}
 
 
 class Process:
     """A running worker or scheduler."""
 
-    def __init__(self, role: Role, popen: "subprocess.Popen[bytes]", link: Link, log: Path) -> None:
+    def __init__(self, role: Role, popen: Popen, link: Link, log: Path) -> None:
         self.role = role
         self.link = link
         self.log = log
         self.may_end = False
+        self.has_complained = False
         self._popen = popen
 
     @property
@@ -81,7 +84,6 @@ class Fleet:
         self._upstream = upstream
         self._provider_url = provider_url
         self._logs = logs
-        self._started = 0
 
     async def stand(self, *, workers: int, schedulers: int) -> None:
         self._standing = {"worker": workers, "scheduler": schedulers}
@@ -102,35 +104,27 @@ class Fleet:
         settings: Mapping[str, object] | None = None,
         *,
         prefix: Sequence[str] = ("-m",),
-        url: str | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> Process:
-        """Start a process, by default on its own way to Postgres."""
+        """Start a process, unless the settings say otherwise on its own way to Postgres."""
         link = Link(self._upstream)
         await link.open()
         settings = {
-            "DATABASE_URL": url or link.url.format(database=self._database),
+            "DATABASE_URL": link.url.format(database=self._database),
             **SETTINGS,
             **(settings or {}),
         }
+        outside = {name: value for name, value in os.environ.items() if "SYNCLINE_" not in name}
         environment = {
-            **{name: value for name, value in os.environ.items() if "SYNCLINE_" not in name},
+            **outside,
             **{f"SYNCLINE_{name}": str(value) for name, value in settings.items()},
             "PYTHONPATH": str(ROOT),
             PROVIDER_VARIABLE: self._provider_url,
+            **(environment or {}),
         }
-        self._started += 1
-        log = self._logs / f"{self._started:03}-{role}.log"
-        command = [sys.executable, *prefix, "syncline", "run", "--connectors", "faults.connector"]
-        with log.open("wb") as output:
-            popen = subprocess.Popen(
-                [*command, OPTIONS[role]],
-                env=environment,
-                cwd=self._logs,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the suite, which then ends them all
-            )
-        process = Process(role, popen, link, log)
+        log = self._logs / f"{len(self.processes) + 1:03}-{role}.log"
+        command = [sys.executable, *prefix, *COMMAND, OPTIONS[role]]
+        process = Process(role, spawn(command, environment, log), link, log)
         self.processes.append(process)
         return process
 
@@ -144,11 +138,20 @@ class Fleet:
     def by_pid(self, pid: int) -> Process:
         return next(process for process in self.processes if process.pid == pid)
 
-    def ended_unasked(self) -> list[Process]:
-        return [
+    def complaining(self) -> list[Process]:
+        """Return the processes, each only once, whose log shows an exception that nobody caught."""
+        found = [
             process
             for process in self.processes
-            if not process.is_running and not process.may_end
+            if not process.has_complained and "Traceback" in process.tail()
+        ]
+        for process in found:
+            process.has_complained = True
+        return found
+
+    def ended_unasked(self) -> list[Process]:
+        return [
+            process for process in self.processes if not process.is_running and not process.may_end
         ]
 
     def close(self) -> None:
@@ -158,3 +161,15 @@ class Fleet:
                 process.kill()
             process.wait()
             process.link.close()
+
+
+def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Popen:
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            cwd=log.parent,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for the suite, which then ends them all
+        )

@@ -8,7 +8,7 @@ from faults.database import Database
 from faults.record import Record, Sample
 
 SAMPLE_SECONDS = 0.5
-EVERY_NTH_LOOKS_CLOSER = 4
+EVERY_NTH_LOOKS_CLOSER = 8
 STATE = """
     SELECT (SELECT count(*) FROM syncline.signals) AS signals,
            (SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()) AS deadlocks

@@ -68,12 +68,14 @@ class Link:
         """Let nothing pass, and say nothing of it: Postgres is away, silently."""
         self._passable.clear()
 
-    def half_open(self) -> bool:
-        """Silence one connection for ever, and return whether there was one."""
-        for wire in sorted(self._wires, key=lambda wire: wire.busy_count)[-1:]:
-            wire.is_dead = True
-            return True
-        return False
+    def half_open(self) -> "Wire":
+        """Silence the busiest connection for ever, and return it."""
+        wire = max(self._wires, key=lambda wire: wire.busy_count)
+        wire.is_dead = True
+        return wire
+
+    def has(self, wire: "Wire") -> bool:
+        return wire in self._wires
 
     def set_trap(
         self,

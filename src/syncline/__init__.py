@@ -1,14 +1,6 @@
 """Syncline: the sync engine that lives in your Postgres."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from syncline.engine.app import Engine
-    from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
-    from syncline.model import Connection, Signal, SyncResult
-    from syncline.sdk.connector import Connector
-    from syncline.settings import Settings
+TYPE_CHECKING = False  # read by type checkers as typing's own, whose import takes its time
 
 __all__ = [
     "Connection",
@@ -24,23 +16,30 @@ __all__ = [
     "Unauthorized",
 ]
 
-_HOMES = {
-    "syncline.engine.app": ("Engine",),
-    "syncline.errors": ("Permanent", "RateLimited", "SyncError", "Transient", "Unauthorized"),
-    "syncline.model": ("Connection", "Signal", "SyncResult"),
-    "syncline.sdk.connector": ("Connector",),
-    "syncline.settings": ("Settings",),
-}
+if TYPE_CHECKING:
+    from syncline.engine.app import Engine
+    from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
+    from syncline.model import Connection, Signal, SyncResult
+    from syncline.sdk.connector import Connector
+    from syncline.settings import Settings
+else:
+    _HOMES = {
+        "syncline.engine.app": ("Engine",),
+        "syncline.errors": ("Permanent", "RateLimited", "SyncError", "Transient", "Unauthorized"),
+        "syncline.model": ("Connection", "Signal", "SyncResult"),
+        "syncline.sdk.connector": ("Connector",),
+        "syncline.settings": ("Settings",),
+    }
 
+    def __getattr__(name):
+        """Import a public name when it is first asked for, so that `syncline --help` needs none."""
+        from importlib import import_module
 
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for: the command line's help needs none."""
-    for home, names in _HOMES.items():
-        if name in names:
-            value = globals()[name] = getattr(import_module(home), name)
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        for home, names in _HOMES.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(home), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __dir__():
+        return sorted({*globals(), *__all__})

@@ -157,6 +157,18 @@ async def test_job_cancelled_unrun_by_leaving_does_not_count(world: World) -> No
     assert (await world.pending(connection)).scheduled_at == at("10:15")
 
 
+async def test_first_run_cancelled_by_leaving_is_made_up_for(world: World) -> None:
+    """S4, S5: a connection that left before its first run has that run when it is back."""
+    connection = await world.connection()
+    await world.tick("12:00")
+    await world.engine.connections.pause(connection.id)
+    await world.engine.connections.resume(connection.id)
+
+    await world.tick("12:01")
+
+    assert (await world.pending(connection)).scheduled_at == at("12:01")
+
+
 async def test_job_cancelled_at_its_claim_does_not_count(world: World) -> None:
     """S4: nor is one that was claimed for a connection that had left."""
     connection = await world.connection(last_finished="10:00")

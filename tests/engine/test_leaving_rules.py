@@ -190,6 +190,20 @@ async def test_deleting_removes_jobs_and_signals(world: World, keep_signals: boo
     assert (len(await world.jobs(other)), len(await world.signals(other))) == (1, 1)
 
 
+async def test_many_signals_are_deleted_in_batches(world: World) -> None:
+    """S11: however many there are."""
+    connection = await world.connection()
+    await world.sql(
+        "INSERT INTO {schema}.signals (tenant_id, provider_slug, connection_id, kind)"
+        " SELECT 'acme', 'github', $1, 'k' FROM generate_series(1, 21000)",
+        connection.id,
+    )
+
+    await world.engine.connections.delete(connection.id)
+
+    assert await world.sql("SELECT FROM {schema}.signals") == []
+
+
 async def set_status(world: World, connection: Connection, status: str) -> None:
     await world.sql(
         "UPDATE {schema}.connections SET status = $2 WHERE id = $1", connection.id, status

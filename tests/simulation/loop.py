@@ -18,6 +18,7 @@ from syncline.testing import ManualClock
 
 PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
 CONNECTOR_THREAD = "syncline-connector"
+THREADS_OF_OUR_OWN = 2  # this one, and the observer's
 REAL_PAUSE_SECONDS = 0.002
 Events = list[tuple[selectors.SelectorKey, int]]
 
@@ -49,6 +50,7 @@ class Process:
             self._held.append((callback, copy_context()))
         elif not callback.is_cancelled:
             callback.function(*callback.arguments)
+            _let_connector_threads_end()
 
 
 class _Callback:
@@ -67,8 +69,7 @@ class _Callback:
 class Network(Protocol):
     def proceed(self) -> bool: ...
 
-    @property
-    def is_busy(self) -> bool: ...
+    def is_waiting(self) -> bool: ...
 
     async def connect(
         self, loop: "SimulatedLoop", protocol_factory: Callable[[], Any], path: str
@@ -154,7 +155,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def _when_idle(self, poll: Callable[[float], Events], timeout: float | None) -> Events:
         """Let one thing happen."""
-        if self.network.is_busy or _a_connector_thread_works():
+        if self.network.is_waiting():
             return poll(REAL_PAUSE_SECONDS)
         if not self.network.proceed():
             if timeout is None:
@@ -177,5 +178,9 @@ class _Selector(selectors.DefaultSelector):
         return self._decide(super().select, timeout)
 
 
-def _a_connector_thread_works() -> bool:
-    return any(thread.name == CONNECTOR_THREAD for thread in threading.enumerate())
+def _let_connector_threads_end() -> None:
+    """Wait for the threads that were just started, so that they answer one after the other."""
+    if threading.active_count() > THREADS_OF_OUR_OWN:
+        for thread in threading.enumerate():
+            if thread.name == CONNECTOR_THREAD:
+                thread.join()

@@ -19,7 +19,7 @@ from simulation.wire import Answer, Request, Requests
 
 TRACE_LINES = 400
 MOST_CALLS = 100_000
-UNBLOCK_POLLS = 3  # looks at an unanswered call before the server is asked what holds it up
+POLLS_UNASKED = 2  # looks at an unanswered call before the server is asked what holds it up
 
 
 class Fate(Enum):
@@ -46,13 +46,14 @@ class SimulatedNetwork:
     """Every session of the simulated processes, and whose turn it is."""
 
     def __init__(
-        self, observer: Observer, chance: Chance, on_commit: Callable[["Link"], None]
+        self, observer: Observer, chance: Chance, on_commit: Callable[[], None]
     ) -> None:
         self._observer = observer
         self._chance = chance
         self._on_commit = on_commit
         self.on_death: Callable[[Process], None] = lambda _: None
         self.is_down = False
+        self.is_over = False
         self.links: list[Link] = []
         self._turns: list[Link] = []  # sessions that have something to send
         self._in_flight: Link | None = None
@@ -62,21 +63,21 @@ class SimulatedNetwork:
         self.calls = 0
         self.faults: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
-        self.trace: deque[str] = deque(maxlen=TRACE_LINES)
+        self.trace: deque[str] = deque(maxlen=None)
         self._digest = hashlib.sha256()
+        self._outside = copy_context()
 
     @property
     def digest(self) -> str:
         """What happened, in a few letters: the same seed gives the same ones."""
         return self._digest.hexdigest()[:16]
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a call is on its way; one that waits for a lock is put aside."""
+    def is_waiting(self) -> bool:
+        """Return whether the server works on a call; one that waits for a lock is put aside."""
         if self._in_flight is None:
-            return False
+            return self._is_deadlocked()
         self._polls += 1
-        if self._polls > UNBLOCK_POLLS and self._waits_for_lock(self._in_flight):
+        if self._polls > POLLS_UNASKED and self._waits_for_lock(self._in_flight):
             self._blocked.append(self._in_flight)
             self._in_flight = None
         return self._in_flight is not None
@@ -90,9 +91,7 @@ class SimulatedNetwork:
         elif self._turns:
             self._send(self._turns.pop(self._chance.choose(len(self._turns))))
         else:
-            # Locks held by a frozen process are freed in virtual time; anything else that is
-            # in the way is a deadlock, which the server ends in real time.
-            return bool(self._blocked) and not self._only_frozen_in_the_way()
+            return False
         return True
 
     async def connect(
@@ -100,51 +99,62 @@ class SimulatedNetwork:
     ) -> tuple[Any, Any]:
         process = PROCESS.get()
         assert process is not None, "only simulated processes use the simulated network"
-        if self.is_down and process.is_mortal:
+        if self.is_over or (self.is_down and process.is_mortal):
             raise ConnectionRefusedError("the server is away")
         link = Link(self, loop, process, protocol_factory())
-        await loop.connect_for_real(lambda: link.ear, path)
+        # The wire belongs to nobody: it works on while a process is frozen.
+        await loop.create_task(
+            loop.connect_for_real(lambda: link.ear, path), context=self._outside.copy()
+        )
         return link, link.protocol
 
     def freeze(self, process: Process) -> None:
-        self._note("freeze", process.name)
+        self.note("freeze", process.name)
         process.freeze()
 
     def kill(self, process: Process) -> None:
         """End a process where it stands: nothing is released, nobody is told."""
-        self._note("kill", process.name)
+        self.note("kill", process.name)
         process.is_dead = True
         process.freeze()
-        for link in [link for link in self.links if link.process is process]:
+        for link in self.links_of(process):
             link.cut()
         self.on_death(process)
 
     def cut(self, link: "Link", why: str) -> None:
-        self._note(why, link.name)
+        self.note(why, link.name)
         link.cut()
 
     def go_down(self) -> None:
-        self._note("outage", "server")
+        self.note("outage", "server")
         self.is_down = True
         for link in [link for link in self.links if link.process.is_mortal]:
             link.cut()
 
     def end_idle_transactions(self, process: Process) -> None:
         """Do as the server does to a session that stays idle inside a transaction."""
-        for link in [link for link in self.links if link.process is process]:
+        for link in self.links_of(process):
             if link.status != "I" and link not in self._turns:
                 self.cut(link, "idle in transaction")
+
+    def links_of(self, process: Process) -> list["Link"]:
+        return [link for link in self.links if link.process is process]
+
+    def end(self) -> None:
+        """Close every session, and let nobody open another."""
+        self.is_down = self.is_over = True
+        for link in list(self.links):
+            link.cut()
 
     def has_sent(self, link: "Link") -> None:
         if link not in self._turns:
             self._turns.append(link)
 
     def has_answered(self, link: "Link") -> None:
+        # A call that waited for a lock is taken up in its turn, however early its answer came.
         if self._in_flight is link:
             self._in_flight = None
-        if link in self._blocked:
-            self._blocked.remove(link)
-        self._answered.append(link)
+            self._answered.append(link)
 
     def forget(self, link: "Link") -> None:
         """Leave nothing of a session that has ended; its transaction, too, is gone."""
@@ -176,7 +186,7 @@ class SimulatedNetwork:
         ended = " ".join(answer.tags + answer.errors)
         self._tell(f"{link.name} {request.label} -> {ended}")
         if link.take_status():
-            self._on_commit(link)
+            self._on_commit()
         if link.fate is Fate.KILL_AFTER:
             self.kill(link.process)
         elif link.fate is Fate.CUT_AFTER:
@@ -190,18 +200,29 @@ class SimulatedNetwork:
     def _resume_unblocked(self) -> bool:
         waiting = self._observer.blockers([link.pid for link in self._blocked if link.pid])
         for link in self._blocked:
-            if link.pid not in waiting:
+            if link.answer.is_complete or link.pid not in waiting:
                 self._blocked.remove(link)
                 self._in_flight, self._polls = link, 0
+                if link.answer.is_complete:
+                    self.has_answered(link)
                 return True
         return False
 
-    def _only_frozen_in_the_way(self) -> bool:
-        pids = {link.pid for link in self.links if link.process.is_frozen}
-        waiting = self._observer.blockers([link.pid for link in self._blocked if link.pid])
-        return bool(waiting) and all(pids.issuperset(blockers) for blockers in waiting.values())
+    def _is_deadlocked(self) -> bool:
+        """Return whether only the server can go on.
 
-    def _note(self, fault: str, whom: str) -> None:
+        Locks held by a frozen process are freed in virtual time; anything else that is in the
+        way is a deadlock, which the server ends in real time.
+        """
+        if not self._blocked or self._answered or self._turns:
+            return False
+        if any(link.answer.is_complete for link in self._blocked):
+            return False
+        frozen = {link.pid for link in self.links if link.process.is_frozen}
+        waiting = self._observer.blockers([link.pid for link in self._blocked if link.pid])
+        return not waiting or not all(map(frozen.issuperset, waiting.values()))
+
+    def note(self, fault: str, whom: str) -> None:
         self.faults[fault] += 1
         self._tell(f"{whom} !! {fault}")
 
@@ -232,13 +253,14 @@ class Link(asyncio.Transport):
         self._requests = Requests()
         self._has_written = False
         self._is_closed = False
+        self._is_deaf = False
         self.request = Request("", b"")
         self.answer = Answer(b"")
 
     def begin(self, server: Any) -> None:
         self._server = server
         self.network.links.append(self)
-        self.protocol.connection_made(self)
+        self._loop.call_soon(self.protocol.connection_made, self, context=self._context)
 
     def write(self, data: Any) -> None:
         if not self._is_closed:
@@ -289,10 +311,11 @@ class Link(asyncio.Transport):
         self._end(ConnectionResetError("the server closed the connection"))
 
     def abort(self) -> None:
+        self._is_deaf = True
         self._end(None)
 
     def close(self) -> None:
-        self._end(None)
+        self.abort()
 
     def is_closing(self) -> bool:
         return self._is_closed
@@ -307,7 +330,7 @@ class Link(asyncio.Transport):
         pass
 
     def _hand_over(self, data: bytes) -> None:
-        if not self._is_closed:
+        if not self._is_deaf:
             self.protocol.data_received(data)
 
     def _end(self, error: Exception | None) -> None:

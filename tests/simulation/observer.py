@@ -12,7 +12,8 @@ WAITING = """
     SELECT pid, pg_blocking_pids(pid) AS blockers FROM unnest($1::int[]) AS pid
      WHERE cardinality(pg_blocking_pids(pid)) > 0
 """
-END_SESSION = "SELECT pg_terminate_backend($1, 10000)"
+END_SESSION = "SELECT pg_terminate_backend($1)"
+SESSION = "SELECT pid FROM pg_stat_activity WHERE pid = $1"
 
 
 class Observer:
@@ -29,6 +30,8 @@ class Observer:
     def end_session(self, pid: int) -> None:
         """Return once the server has rolled back what the session had open."""
         self.ask(END_SESSION, pid)
+        while self.ask(SESSION, pid):
+            pass
 
     def blockers(self, pids: Sequence[int]) -> dict[int, list[int]]:
         """Return, of these sessions, those that wait for a lock, with those they wait for."""

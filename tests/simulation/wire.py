@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from struct import unpack_from
 
 CANCEL_REQUEST = 80877102
-WRITES = ("INSERT", "UPDATE", "DELETE")
+ONE_ROW = "one row"  # all that was asked for; the server does not say what else it did
+WRITES = ("INSERT", "UPDATE", "DELETE", ONE_ROW)
 
 
 @dataclass(slots=True)
@@ -69,6 +70,8 @@ class Answer:
     def _note(self, kind: bytes, body: bytes) -> None:
         if kind == b"C":
             self.tags.append(body.rstrip(b"\0").decode())
+        elif kind == b"s":
+            self.tags.append(ONE_ROW)
         elif kind == b"E":
             codes = [part[1:].decode() for part in body.split(b"\0") if part[:1] == b"C"]
             self.errors += codes
@@ -79,7 +82,7 @@ class Answer:
 
     @property
     def wrote(self) -> bool:
-        """Whether a statement of the answer touched rows."""
+        """Whether a statement of the answer may have touched rows."""
         return any(tag.startswith(WRITES) and not tag.endswith(" 0") for tag in self.tags)
 
 

@@ -2,9 +2,9 @@
 
 import asyncpg
 import pytest
+
 from support.interleaving import actor, made_to_wait
 from support.world import World
-
 from syncline.store import connections
 
 

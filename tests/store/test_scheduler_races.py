@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
+
 from support.interleaving import Actor, actor, ended_into_waiting, made_to_wait
 from support.world import World, at
-
 from syncline import SyncResult
 from syncline.engine.scheduler import TickReport
 from syncline.store import connections, jobs, schedule

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from syncline import Connection, SyncResult
@@ -45,7 +45,10 @@ class HeldRun:
             await self.worker
 
 
-async def eventually(happened: Callable[[], bool]) -> None:
+async def eventually(happened: Callable[[], bool | Awaitable[bool]]) -> None:
     """Wait for what real time brings about; the test's own timeout is the limit."""
-    while not happened():  # noqa: ASYNC110  (there is nobody to tell)
+    while True:
+        answer = happened()
+        if await answer if isinstance(answer, Awaitable) else answer:
+            return
         await asyncio.sleep(0.005)

@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import asyncpg
 
 from support.fakes import HeldRun
 from support.world import World
 from syncline import Connection
+from syncline.store import claims
+from syncline.store.claims import Claim, Lease
 from syncline.store.pool import Statements, Transaction
 
 PATIENCE_SECONDS = 10
@@ -34,6 +37,10 @@ class Actor:
 
     async def sql(self, statement: str, *arguments: Any) -> Any:
         return await self._session.fetch(self._qualified(statement), *arguments)
+
+    async def script(self, statements: str) -> None:
+        """Run several statements, without arguments."""
+        await self._session.execute(self._qualified(statements))
 
     async def lock(self, connection: Connection) -> None:
         """Take the lock that everybody takes who touches a connection and its jobs."""
@@ -65,9 +72,7 @@ async def actor(world: World, isolation: str = "READ COMMITTED") -> AsyncIterato
         yield acting
 
 
-async def made_to_wait(
-    world: World, work: Coroutine[Any, Any, Result]
-) -> "asyncio.Task[Result]":
+async def made_to_wait(world: World, work: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
     """Start the work, and return it once it waits for a lock that somebody holds.
 
     Locks are granted in the order in which they were asked for, so of two pieces of work that
@@ -94,6 +99,29 @@ async def count_waiting(world: World) -> int:
     [row] = await world.sql(COUNT_WAITING)
     count: int = row["count"]
     return count
+
+
+async def claim(tx: Transaction, world: World, *, limit: int = 10) -> list[Claim]:
+    """Claim as the world's engine would, in a transaction that the test owns."""
+    return await claims.claim(
+        tx,
+        ["github"],
+        limit=limit,
+        suspects=1,
+        flight_by_type=world.settings.executor.single_flight == "job_type",
+        lease=_lease(world),
+    )
+
+
+async def take_over(tx: Transaction, world: World) -> list[Claim]:
+    """Take lapsed leases over as the reaper of the world's engine would."""
+    lease_duration = world.settings.executor.lease
+    return await claims.take_over(tx, limit=10, lease_duration=lease_duration, lease=_lease(world))
+
+
+def _lease(world: World) -> Lease:
+    now = world.clock()
+    return Lease(uuid4(), now, now + world.settings.executor.lease)
 
 
 async def count_deadlocks(url: str) -> int:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 import asyncpg
@@ -31,6 +32,11 @@ class PlainSql:
             if self._session is None:
                 self._session = await asyncpg.connect(self.url)
             return await self._session.fetch(self.qualified(statement), *arguments)
+
+    async def server_time(self) -> datetime:
+        [row] = await self.sql("SELECT clock_timestamp() AS now")
+        now: datetime = row["now"]
+        return now
 
     async def close(self) -> None:
         if self._session is not None:

@@ -16,7 +16,7 @@ import asyncpg
 from support.fragile import LEDGER_VARIABLE, Ledger
 
 TESTS = Path(__file__).parents[1]
-COMMAND = (sys.executable, "/tmp/faults/standin.py", "run")
+COMMAND = (sys.executable, "-m", "syncline", "run")
 LEASE_SECONDS = 3
 SETTINGS = {
     "SYNCLINE_EXECUTOR__LEASE_SECONDS": str(LEASE_SECONDS),

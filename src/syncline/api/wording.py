@@ -9,18 +9,21 @@ UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def ago(now: datetime, instant: datetime) -> str:
-    return f"{duration(now - instant)} ago"
+    return f"{_rounded(now - instant)} ago"
 
 
 def until(now: datetime, instant: datetime) -> str:
-    return "now" if instant <= now else f"in {duration(instant - now)}"
+    return "now" if instant <= now else f"in {_rounded(instant - now)}"
 
 
 def duration(length: timedelta) -> str:
     """Return a length of time in its largest unit, or in milliseconds where it is short."""
+    seconds = length.total_seconds()
+    return f"{max(seconds, 0) * 1000:.0f} ms" if seconds < 1 else _rounded(length)
+
+
+def _rounded(length: timedelta) -> str:
     seconds = max(length.total_seconds(), 0)
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     size, unit = next(entry for entry in UNITS if seconds >= entry[0])

@@ -1,14 +1,26 @@
 """The command line: `syncline …`."""
 
+import os
+import signal
+import sys
+
+SERVICES = {"run", "up"}  # to be stopped is what they wait for, so it is no failure
+
 
 def main() -> None:
     """Run the command that the arguments name, and exit with its code."""
-    from syncline.cli.interrupts import leave_at_once_on_a_signal
-
-    # Everything else is imported afterwards: from here on Ctrl-C ends in silence, not in a
-    # traceback through somebody's import.
-    leave_at_once_on_a_signal()
-
+    _leave_at_once_on_a_signal()
+    # Imported only now: from here on Ctrl-C ends in silence, not in a traceback through imports.
     from syncline.cli.app import app
 
     app()
+
+
+def _leave_at_once_on_a_signal() -> None:
+    """Until a command takes over there is nothing to tidy up."""
+
+    def leave(*_: object) -> None:
+        os._exit(0 if SERVICES.intersection(sys.argv[1:]) else 1)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, leave)

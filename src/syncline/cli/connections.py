@@ -1,11 +1,11 @@
 """`syncline connections …`: what gets synced."""
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncline.api.wording import reason_text
+from syncline.api.wording import one_line
 from syncline.cli.failures import Failure
 from syncline.cli.options import (
     After,
@@ -17,9 +17,15 @@ from syncline.cli.options import (
     parse_json,
     parse_object,
 )
-from syncline.cli.output import print_fields, print_json, print_table, record, tell_more
+from syncline.cli.output import print_json, print_table, record, tell_more
 from syncline.cli.session import session_of
-from syncline.model import Connection, ConnectionStatus, Job, JobType
+from syncline.cli.showing import connection_row, show_connection
+from syncline.model import Connection, ConnectionStatus, JobType
+
+if TYPE_CHECKING:
+    from syncline.engine.app import Engine
+
+ID = "01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0"
 
 commands = typer.Typer(
     help="Add, look at, change and remove connections.",
@@ -51,17 +57,20 @@ def add(
     json: AsJson = False,
 ) -> None:
     """Add a connection. The next tick schedules its first run."""
-    session = session_of(context)
-    added = session.call(
-        lambda engine: engine.connections.create(
+
+    async def create(engine: "Engine") -> Connection:
+        if provider not in engine.providers:
+            note = "no connector for it is known here, so its jobs wait for a worker that has one"
+            print(f"syncline: {one_line(provider)}: {note}", file=sys.stderr)
+        return await engine.connections.create(
             tenant_id=tenant,
             provider_slug=provider,
             external_id=external_id,
             config=config,
             interval_seconds=interval,
         )
-    )
-    _show(added, json)
+
+    show_connection(session_of(context).call(create), json)
 
 
 @commands.command("list", epilog="Example: syncline connections list --tenant acme --json")
@@ -85,22 +94,19 @@ def list_(
         return
     print_table(
         ("ID", "Tenant", "Provider", "External id", "Status", "Every", "Next run", "Why"),
-        [_row(connection) for connection in found],
+        [connection_row(connection) for connection in found],
     )
     tell_more(found, limit, "--after")
 
 
-@commands.command(epilog="Example: syncline connections show 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0")
+@commands.command(epilog=f"Example: syncline connections show {ID}")
 def show(context: typer.Context, connection: ConnectionId, json: AsJson = False) -> None:
     """Show everything about a connection."""
     found = session_of(context).call(lambda engine: engine.connections.get(connection))
-    _show(found, json)
+    show_connection(found, json)
 
 
-@commands.command(
-    epilog="Example: syncline connections pause 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0"
-    " --reason 'moving house'"
-)
+@commands.command(epilog=f"Example: syncline connections pause {ID} --reason 'moving house'")
 def pause(
     context: typer.Context,
     connection: ConnectionId,
@@ -111,21 +117,19 @@ def pause(
     changed = session_of(context).call(
         lambda engine: engine.connections.pause(connection, reason=reason)
     )
-    _show(changed, json)
+    show_connection(changed, json)
 
 
-@commands.command(
-    epilog="Example: syncline connections resume 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0"
-)
+@commands.command(epilog=f"Example: syncline connections resume {ID}")
 def resume(context: typer.Context, connection: ConnectionId, json: AsJson = False) -> None:
     """Make a connection active again. It goes on from its cursor, at the next tick."""
     changed = session_of(context).call(lambda engine: engine.connections.resume(connection))
-    _show(changed, json)
+    show_connection(changed, json)
 
 
 @commands.command(
     "set-interval",
-    epilog="Example: syncline connections set-interval 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0 300",
+    epilog=f"Example: syncline connections set-interval {ID} 300",
 )
 def set_interval(
     context: typer.Context,
@@ -142,12 +146,12 @@ def set_interval(
     changed = session_of(context).call(
         lambda engine: engine.connections.set_interval(connection, seconds)
     )
-    _show(changed, json)
+    show_connection(changed, json)
 
 
 @commands.command(
     "set-cursor",
-    epilog="Example: syncline connections set-cursor 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0"
+    epilog=f"Example: syncline connections set-cursor {ID}"
     """ '{"since": "2025-01-01T00:00:00Z"}'""",
 )
 def set_cursor(
@@ -166,12 +170,10 @@ def set_cursor(
     changed = session_of(context).call(
         lambda engine: engine.connections.set_cursor(connection, value)
     )
-    _show(changed, json)
+    show_connection(changed, json)
 
 
-@commands.command(
-    epilog="Example: syncline connections sync 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0 --type full"
-)
+@commands.command(epilog=f"Example: syncline connections sync {ID} --type full")
 def sync(
     context: typer.Context,
     connection: ConnectionId,
@@ -184,7 +186,7 @@ def sync(
     json: AsJson = False,
 ) -> None:
     """Sync now. An idle worker starts the job within a second."""
-    job: Job = session_of(context).call(
+    job = session_of(context).call(
         lambda engine: engine.trigger(connection, job_type=type, priority=priority)
     )
     if json:
@@ -193,9 +195,7 @@ def sync(
         print(f"Job {job.id} is {job.status}; see `syncline jobs show {job.id}`.")
 
 
-@commands.command(
-    epilog="Example: syncline connections delete 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0 --yes"
-)
+@commands.command(epilog=f"Example: syncline connections delete {ID} --yes")
 def delete(
     context: typer.Context,
     connection: ConnectionId,
@@ -218,44 +218,3 @@ def _ask(question: str) -> None:
         raise typer.BadParameter("there is nobody to ask: add --yes to delete")
     if not typer.confirm(question):
         raise Failure("nothing was deleted")
-
-
-def _row(connection: Connection) -> tuple[Any, ...]:
-    sync = _sync(connection)
-    return (
-        connection.id,
-        connection.tenant_id,
-        connection.provider_slug,
-        connection.external_id,
-        connection.status,
-        sync.get("interval_seconds"),
-        sync.get("next_run_at"),
-        reason_text(connection.status_reason),
-    )
-
-
-def _show(connection: Connection, as_json: bool) -> None:
-    if as_json:
-        print_json(record(connection))
-        return
-    print_fields(
-        {
-            "ID": connection.id,
-            "Tenant": connection.tenant_id,
-            "Provider": connection.provider_slug,
-            "External id": connection.external_id,
-            "Status": connection.status,
-            "Reason": connection.status_reason,
-            "Config": connection.config,
-            **{name.replace("_", " ").capitalize(): v for name, v in _sync(connection).items()},
-            "Created": connection.created_at,
-            "Updated": connection.updated_at,
-        }
-    )
-
-
-def _sync(connection: Connection) -> dict[str, Any]:
-    """Return `metadata.sync`, which anybody may have overwritten."""
-    metadata = connection.metadata
-    sync = metadata.get("sync") if isinstance(metadata, dict) else None
-    return sync if isinstance(sync, dict) else {}

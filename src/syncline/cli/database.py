@@ -71,7 +71,7 @@ def providers(context: typer.Context, json: AsJson = False) -> None:
         {
             "provider": provider,
             "connector": f"{type(connector).__module__}.{type(connector).__qualname__}",
-            "from": "this configuration" if connector in given else _package(connector),
+            "from": _module(connector) if connector in given else _package(connector),
         }
         for provider, connector in sorted(connectors_by_provider(given).items())
     ]
@@ -79,6 +79,10 @@ def providers(context: typer.Context, json: AsJson = False) -> None:
         print_json(found)
     else:
         print_table(("Provider", "Connector", "From"), [tuple(entry.values()) for entry in found])
+
+
+def _module(connector: Connector) -> str:
+    return f"module {type(connector).__module__}"
 
 
 def _package(connector: Connector) -> str:

@@ -1,19 +1,13 @@
-"""SIGINT and SIGTERM, from the first line of the program to its last.
-
-Before a command has begun there is nothing to tidy up and a signal just ends the process. While it
-runs, the first signal asks it to stop; the second ends the process at once, whatever it is doing.
-"""
+"""SIGINT and SIGTERM: the first asks a command to stop, the second ends the process at once."""
 
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-SERVICES = {"run", "up"}  # to be stopped is what they wait for, so it is no failure
 
 
 class Interrupted(Exception):
@@ -48,13 +42,3 @@ class Interrupts:
             os._exit(1)
         self.received = True
         self._loop.call_soon_threadsafe(lambda: self.react())
-
-
-def leave_at_once_on_a_signal() -> None:
-    """Until a command takes over, end without a word at SIGINT or SIGTERM."""
-
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        os._exit(0 if SERVICES.intersection(sys.argv[1:]) else 1)
-
-    for number in SIGNALS:
-        signal.signal(number, leave)

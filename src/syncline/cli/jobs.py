@@ -6,9 +6,10 @@ import typer
 
 from syncline.api.wording import error_text
 from syncline.cli.options import AsJson, Before, JobId, Limit, OfConnection, OfProvider, OfTenant
-from syncline.cli.output import print_fields, print_json, print_table, record, tell_more
+from syncline.cli.output import print_json, print_table, record, tell_more
 from syncline.cli.session import session_of
-from syncline.model import Job, JobStatus, JobType
+from syncline.cli.showing import show_job
+from syncline.model import JobStatus, JobType
 
 commands = typer.Typer(
     help="Look at jobs, retry and cancel them.",
@@ -67,7 +68,7 @@ def list_(
 @commands.command(epilog="Example: syncline jobs show 01993f8e-6a42-7b11-8e0c-5d2f1c9a7e34")
 def show(context: typer.Context, job: JobId, json: AsJson = False) -> None:
     """Show everything about a job."""
-    _show(session_of(context).call(lambda engine: engine.jobs.get(job)), json)
+    show_job(session_of(context).call(lambda engine: engine.jobs.get(job)), json)
 
 
 @commands.command(epilog="Example: syncline jobs retry 01993f8e-6a42-7b11-8e0c-5d2f1c9a7e34")
@@ -76,7 +77,7 @@ def retry(context: typer.Context, job: JobId, json: AsJson = False) -> None:
 
     One that waits becomes due; of one that failed or was cancelled a new one is made.
     """
-    _show(session_of(context).call(lambda engine: engine.jobs.retry(job)), json)
+    show_job(session_of(context).call(lambda engine: engine.jobs.retry(job)), json)
 
 
 @commands.command(epilog="Example: syncline jobs cancel 01993f8e-6a42-7b11-8e0c-5d2f1c9a7e34")
@@ -85,29 +86,4 @@ def cancel(context: typer.Context, job: JobId, json: AsJson = False) -> None:
 
     A worker that runs it stops when it next renews its lease.
     """
-    _show(session_of(context).call(lambda engine: engine.jobs.cancel(job)), json)
-
-
-def _show(job: Job, as_json: bool) -> None:
-    if as_json:
-        print_json(record(job))
-        return
-    print_fields(
-        {
-            "ID": job.id,
-            "Tenant": job.tenant_id,
-            "Provider": job.provider_slug,
-            "Connection": job.connection_id,
-            "Type": job.job_type,
-            "Status": job.status,
-            "Priority": job.priority,
-            "Failures": job.attempts,
-            "Slot": job.slot_at,
-            "Scheduled": job.scheduled_at,
-            "Retry after": job.retry_after,
-            "Started": job.started_at,
-            "Finished": job.finished_at,
-            "Cursor": job.cursor,
-            "Error": error_text(job.error) or None,
-        }
-    )
+    show_job(session_of(context).call(lambda engine: engine.jobs.cancel(job)), json)

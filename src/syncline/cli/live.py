@@ -35,7 +35,7 @@ async def _show_live(engine: Engine, url: str) -> None:
         while True:
             status, problem = await _look(engine, status)
             if status is not None:
-                view = render(status, url, problem, height=console.height)
+                view = render(status, url, problem, width=console.width, height=console.height)
                 # In a thread: a terminal that is held with Ctrl-S must not hold the engine.
                 await asyncio.to_thread(live.update, view, refresh=True)
             await pause(REDRAW_SECONDS)

@@ -16,7 +16,7 @@ from rich.text import Text
 from syncline.api.wording import one_line, shortened
 
 UNLIMITED = 100_000  # columns: what goes into a file or a pipe is never cut
-LONGEST_CELL = 100
+LONGEST_CELL, LONGEST_FIELD = 100, 4000
 COLOURS = {
     "active": "green",
     "succeeded": "green",
@@ -69,7 +69,7 @@ def print_fields(fields: Mapping[str, Any]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in fields.items():
-        table.add_row(name, cell(value, longest=4000))
+        table.add_row(cell(name), cell(value, longest=LONGEST_FIELD))
     console().print(table)
 
 

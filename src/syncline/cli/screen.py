@@ -10,14 +10,15 @@ from syncline.api.wording import ago, duration, error_text, one_line, reason_tex
 from syncline.cli.output import COLOURS
 from syncline.store.status import Status, Whose
 
-NAME_WIDTH = 34
+NAME_WIDTH = 32
+MARGIN = 4  # what the terminal echoes for Ctrl-C must not break the last line
 FIXED_LINES = 12  # titles, heads and gaps: what the view needs besides its rows
 FEWEST_ROWS = 2
 
 Row = tuple[Whose, str, str, str]
 
 
-def render(status: Status, url: str, problem: str, *, height: int) -> RenderableType:
+def render(status: Status, url: str, problem: str, *, width: int, height: int) -> RenderableType:
     """Return the view with as many rows as the height allows."""
     sections = {
         "Recent jobs": (("Status", "Started", "Took, or error"), _recent(status)),
@@ -28,7 +29,7 @@ def render(status: Status, url: str, problem: str, *, height: int) -> Renderable
     shown = {title: section for title, section in sections.items() if section[1]}
     room = share_out([len(rows) for _, rows in shown.values()], max(height - FIXED_LINES, 0))
     tables = [
-        _table(title, heads, rows[:count])
+        _table(title, heads, rows[:count], width=max(width - MARGIN, 40))
         for (title, (heads, rows)), count in zip(shown.items(), room, strict=True)
     ]
     header = Text.assemble(
@@ -36,8 +37,10 @@ def render(status: Status, url: str, problem: str, *, height: int) -> Renderable
         "  ",
         (url, "cyan underline"),
         ("  Ctrl-C stops it, the data stays", "dim"),
+        no_wrap=True,
+        overflow="ellipsis",
     )
-    note = [Text(problem, style="bold red")] if problem else []
+    note = [Text(problem, style="bold red", no_wrap=True, overflow="ellipsis")] if problem else []
     gaps = [part for table in tables for part in (Text(), table)]
     return Group(header, counts(status), *note, *gaps)
 
@@ -46,12 +49,16 @@ def counts(status: Status) -> Text:
     """Return a line with how many connections, jobs and signals there are."""
     summary = status.summary
     return Text.assemble(
-        *_tally(summary.connections, "connections"),
-        "; ",
-        *_tally(summary.pending_jobs, "pending jobs"),
+        (f"{sum(summary.connections.values()):,}", "bold"),
+        " connections: ",
+        *_tally(summary.connections),
+        "; jobs: ",
+        *_tally(summary.pending_jobs),
         "; ",
         (f"{summary.signals:,}", "bold"),
         " signals",
+        no_wrap=True,
+        overflow="ellipsis",
     )
 
 
@@ -66,13 +73,13 @@ def share_out(wanted: Sequence[int], room: int) -> list[int]:
     return given
 
 
-def name_of(whose: Whose) -> str:
+def name_of(whose: Whose, width: int = NAME_WIDTH) -> str:
     """Return which connection it is; of a long name, the end tells more than the beginning."""
     tenant, name = one_line(whose.tenant_id), one_line(whose.external_id)
     text = f"{tenant} {name}"
-    if len(text) > NAME_WIDTH:
-        name = "…" + name[-max(NAME_WIDTH - len(tenant) - 2, 8) :]
-    return f"{tenant} {name}"
+    if len(text) <= width:
+        return text
+    return f"{tenant} …{name[-max(width - len(tenant) - 2, 8) :]}"
 
 
 def _recent(status: Status) -> list[Row]:
@@ -119,23 +126,27 @@ def _signals(status: Status) -> list[Row]:
     ]
 
 
-def _table(title: str, heads: Iterable[str], rows: Iterable[Row]) -> Table:
-    table = Table(box=None, pad_edge=False, expand=True, header_style="dim", padding=(0, 1))
-    table.add_column(Text(title, style="bold"), width=NAME_WIDTH, no_wrap=True)
-    for head, column_width in zip(heads, (16, 14, None), strict=True):
+def _table(title: str, heads: Iterable[str], rows: Iterable[Row], *, width: int) -> Table:
+    table = Table(box=None, pad_edge=False, width=width, header_style="dim", padding=(0, 1))
+    name_width = min(NAME_WIDTH, width // 3)
+    table.add_column(Text(title, style="bold"), width=name_width, no_wrap=True)
+    for head, column_width in zip(heads, (14, 13, None), strict=True):
         ratio = None if column_width else 1
         table.add_column(head, width=column_width, ratio=ratio, no_wrap=True, overflow="ellipsis")
     for whose, what, when, words in rows:
         table.add_row(
-            Text(name_of(whose)), Text(what, style=COLOURS.get(what, "")), Text(when), Text(words)
+            Text(name_of(whose, name_width)),
+            Text(what, style=COLOURS.get(what, "")),
+            Text(when),
+            Text(words),
         )
     return table
 
 
-def _tally(counted: dict[str, int], noun: str) -> list[str | tuple[str, str]]:
-    """Return how many there are, and of which status each."""
-    parts: list[str | tuple[str, str]] = [(f"{sum(counted.values()):,}", "bold"), f" {noun}"]
-    for index, (status, count) in enumerate(sorted(counted.items())):
-        parts.append(", " if index else ": ")
+def _tally(counted: dict[str, int]) -> list[str | tuple[str, str]]:
+    """Return how many there are of each status."""
+    parts: list[str | tuple[str, str]] = []
+    for status, count in sorted(counted.items()):
+        parts += [", "] if parts else []
         parts.append((f"{count:,} {status}", COLOURS.get(status, "")))
-    return parts
+    return parts or ["none"]

@@ -55,7 +55,7 @@ class Session:
             # What the driver says of a URL may quote a part of its password.
             raise SettingsError(
                 "database_url cannot be read; "
-                "it must look like postgresql://user:password@host:5432/database"
+                "it must look like postgresql://user@host:5432/database"
             ) from None
         try:
             yield engine

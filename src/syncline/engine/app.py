@@ -22,7 +22,7 @@ from syncline.model import Job, JobType
 from syncline.sdk.connector import Connector
 from syncline.sdk.registry import connectors_by_provider
 from syncline.settings import Settings
-from syncline.store import invariants, schedule, status, views
+from syncline.store import invariants, schedulers, status, views
 from syncline.store.embedded import EmbeddedPostgres
 from syncline.store.invariants import Violation
 from syncline.store.migrate import check_schema, migrate
@@ -106,7 +106,7 @@ class Engine:
         async with self._pool.transaction() as tx:
             scheduler = self.settings.scheduler
             two_ticks_ago = await self._clock.now(tx) - 2 * scheduler.tick_interval
-            began_at = await schedule.ticking_since(tx, ticked_after=two_ticks_ago)
+            began_at = await schedulers.ticking_since(tx, ticked_after=two_ticks_ago)
             judged = began_at is not None and began_at < two_ticks_ago
             return await invariants.check(
                 tx, scheduler.rules, two_ticks_ago=two_ticks_ago if judged else None

@@ -60,7 +60,6 @@ class Executor:
         self._ended: deque[Run] = deque()
         self._lanes: set[asyncio.Task[None]] = set()
         self._gives_up = False
-        self._something_settled = asyncio.Event()
         self.attempts = 0
         self.on_room: Callable[[], None] = lambda: None
         self.runs = Runs(self._queue_settlement, lambda: self.on_room())
@@ -84,10 +83,6 @@ class Executor:
         for claim in claimed:
             self._start(claim, leased_since=asked)
         return len(claimed)
-
-    async def wait_for_settlement(self) -> None:
-        self._something_settled.clear()
-        await self._something_settled.wait()
 
     async def drain(self, grace_seconds: float) -> bool:
         """Let running jobs end, then release the rest; return whether every row was settled."""
@@ -186,7 +181,6 @@ class Executor:
             finally:
                 # Whatever went wrong, no slot is lost to it: an unsettled lease lapses.
                 self.runs.settled(group)
-                self._something_settled.set()
 
     def _take_group(self) -> list[Run]:
         """Return runs of different connections, as many as go well into one transaction."""

@@ -1,6 +1,7 @@
 """Leases: renewed while their jobs run, taken over where nobody renews them any more."""
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from uuid import uuid4
 
@@ -11,7 +12,7 @@ from syncline.policy.outcome import Lapsed
 from syncline.settings import ExecutorSettings
 from syncline.store import claims
 from syncline.store.claims import Claim, Lease
-from syncline.store.pool import Pool
+from syncline.store.pool import Pool, Transaction, lies_in_rows
 from syncline.telemetry import Telemetry
 
 WATCH_EVERY = timedelta(seconds=0.2)
@@ -86,19 +87,34 @@ class Reaper:
         They are first taken over under a token of our own, which fences their workers, and then
         settled like any other attempt: connections are locked before jobs here too.
         """
-        async with self._pool.transaction() as tx:
-            now = await self._clock.now(tx)
-            lapsed = await claims.take_over(
-                tx,
-                limit=LARGEST_REAP,
-                lease_duration=self._settings.lease,
-                lease=Lease(uuid4(), now, now + self._settings.lease),
-            )
+        lapsed = await self._pool.retrying(self._take_over)
         waiting: list[Claim] = lapsed
         while waiting:
             group = {claim.connection_id: claim for claim in reversed(waiting)}
-            await self._settler.settle([Settlement(claim, Lapsed()) for claim in group.values()])
+            await self._settle([Settlement(claim, Lapsed()) for claim in group.values()])
             waiting = [claim for claim in waiting if group[claim.connection_id] is not claim]
         for provider, count in Counter(claim.provider_slug for claim in lapsed).items():
             self._telemetry.jobs_reaped(provider, count)
         return len(lapsed)
+
+    async def _take_over(self, tx: Transaction) -> list[Claim]:
+        now = await self._clock.now(tx)
+        return await claims.take_over(
+            tx,
+            limit=LARGEST_REAP,
+            lease_duration=self._settings.lease,
+            lease=Lease(uuid4(), now, now + self._settings.lease),
+        )
+
+    async def _settle(self, group: Sequence[Settlement]) -> None:
+        """Settle what lapsed; one row that cannot be settled does not sink the rest."""
+        try:
+            await self._settler.settle_retrying(group)
+        except Exception as error:
+            if not lies_in_rows(error):
+                raise
+            if len(group) == 1:
+                self._telemetry.loop_failed("reap", error, timedelta())  # until it lapses again
+                return
+            for one in group:
+                await self._settle([one])

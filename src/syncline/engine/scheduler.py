@@ -16,7 +16,7 @@ from syncline.policy.schedule import (
     read_sync,
 )
 from syncline.settings import SchedulerSettings
-from syncline.store import connections, jobs, schedule
+from syncline.store import connections, jobs, schedule, schedulers
 from syncline.store.pool import Pool, Transaction, expect, lies_in_rows
 from syncline.store.schedule import Place, SavedPlan
 from syncline.telemetry import Telemetry
@@ -92,7 +92,7 @@ class Scheduler:
         """Say that this scheduler ticks no more."""
         async with self._pool.transaction() as tx:
             now = await self._clock.now(tx)
-            await schedule.forget_scheduler(tx, self._id, silent_since=now - SILENCE)
+            await schedulers.forget(tx, self._id, silent_since=now - SILENCE)
         self._stopping, self._id = False, new_id()
 
     async def step(self) -> timedelta:
@@ -109,7 +109,7 @@ class Scheduler:
         with self._telemetry.tick():
             async with self._pool.transaction() as tx:
                 now = await self._clock.now(tx)
-                await schedule.beat(tx, self._id, now=now)
+                await schedulers.beat(tx, self._id, now=now)
                 report.overdue = await schedule.count_overdue(tx, self._rules, now=now)
             for walk in (self._tidy_left, self._plan_edited, self._plan_due):
                 await walk(now, report)

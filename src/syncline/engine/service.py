@@ -83,7 +83,7 @@ class Service:
                 if await self._executor.claim_and_start():
                     continue
                 if self._executor.runs.unsettled():
-                    await self._executor.wait_for_settlement()
+                    await self._executor.runs.wait_for_settlement()
                 elif not await self._reaper.reap():
                     return self._executor.attempts - before
 

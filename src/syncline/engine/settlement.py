@@ -66,20 +66,27 @@ class Settler:
     async def settle(self, group: Sequence[Settlement]) -> None:
         """Settle attempts of different connections in one transaction."""
         async with self._pool.transaction() as tx:
-            locked = await connections.lock(tx, [one.claim.connection_id for one in group])
-            now = await self._clock.now(tx)
-            present = [one for one in group if one.claim.connection_id in locked]
-            for one in present:
-                one.settled_at, one.outcome = now, self._judge(one, now)
-                one.connection_is_active = locked[one.claim.connection_id].status == ACTIVE
-                one.follow_ups = []
-            marks = await jobs.close(tx, [close_job(one, now) for one in present])
-            for one in group:
-                one.mark = marks.get(one.claim.id)
-            held = [one for one in present if not one.is_fenced]
-            await _store_pages(tx, held, now)
-            await _move_connections(tx, held, now)
-            await _queue_follow_ups(tx, held, now)
+            await self._settle_in(tx, group)
+
+    async def settle_retrying(self, group: Sequence[Settlement]) -> None:
+        """Settle as above, again and again while the error is a passing one."""
+        await self._pool.retrying(lambda tx: self._settle_in(tx, group))
+
+    async def _settle_in(self, tx: Transaction, group: Sequence[Settlement]) -> None:
+        locked = await connections.lock(tx, [one.claim.connection_id for one in group])
+        now = await self._clock.now(tx)
+        present = [one for one in group if one.claim.connection_id in locked]
+        for one in present:
+            one.settled_at, one.outcome = now, self._judge(one, now)
+            one.connection_is_active = locked[one.claim.connection_id].status == ACTIVE
+            one.follow_ups = []
+        marks = await jobs.close(tx, [close_job(one, now) for one in present])
+        for one in group:
+            one.mark = marks.get(one.claim.id)
+        held = [one for one in present if not one.is_fenced]
+        await _store_pages(tx, held, now)
+        await _move_connections(tx, held, now)
+        await _queue_follow_ups(tx, held, now)
 
     def _judge(self, one: Settlement, now: datetime) -> Outcome:
         rules = FailureRules(

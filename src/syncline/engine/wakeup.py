@@ -4,7 +4,8 @@ import hashlib
 from collections.abc import Callable
 from datetime import timedelta
 
-from syncline.store.pool import Listener, Transaction
+from syncline.store.listener import Listener
+from syncline.store.pool import Transaction
 
 CHECK_EVERY = timedelta(seconds=5)
 

@@ -55,7 +55,7 @@ CLAIM = """
             SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = ANY ($1::text[]) AND j.status = 'queued' AND j.lapses > 1
-               AND j.scheduled_at <= $2 AND (j.retry_after IS NULL OR j.retry_after <= $2)
+               AND greatest(j.scheduled_at, j.retry_after) <= $2
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
                                 WHERE r.connection_id = j.connection_id AND r.status = 'running'
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
@@ -66,9 +66,13 @@ CLAIM = """
                row_number() OVER (PARTITION BY connection_id, CASE WHEN $5::bool THEN job_type END
                                   ORDER BY priority DESC, scheduled_at, id) AS place_in_flight
           FROM due
-    ), picked AS MATERIALIZED (
+    ), first AS MATERIALIZED (
         SELECT id, connection_id FROM ranked WHERE place_in_flight = 1
          ORDER BY priority DESC, scheduled_at, id LIMIT $3
+    ), picked AS MATERIALIZED (
+        -- Written in the order of their connections: two claimers that meet at the single-flight
+        -- index then wait for each other in one direction only.
+        SELECT id, connection_id FROM first ORDER BY connection_id, id
     )
     UPDATE {schema}.sync_jobs j
        SET status = 'running', started_at = $2, lease_token = $6, lease_expires_at = $7,
@@ -147,11 +151,17 @@ async def claim(
 
 
 RENEW = """
-    -- Extend leases that are still held, lapsed or not.
-    UPDATE {schema}.sync_jobs j SET lease_expires_at = $3
-      FROM unnest($1::uuid[], $2::uuid[]) AS held (id, token)
-     WHERE j.id = held.id AND j.lease_token = held.token
- RETURNING j.id
+    -- Extend leases that are still held, lapsed or not. A job that somebody else is writing keeps
+    -- the lease it has until the next renewal: to wait for it here could deadlock with a settle.
+    WITH free AS MATERIALIZED (
+        SELECT id FROM {schema}.sync_jobs
+         WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])
+           FOR NO KEY UPDATE SKIP LOCKED
+    ), renewed AS (
+        UPDATE {schema}.sync_jobs j SET lease_expires_at = $3 FROM free WHERE j.id = free.id
+    )
+    SELECT id FROM {schema}.sync_jobs
+     WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])
 """
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib.resources import files
 from typing import Any
 
@@ -13,6 +14,15 @@ from syncline.errors import SchemaError
 from syncline.store.pool import Pool, Transaction, is_passing, quote_name
 
 TRIES = 10
+# Whoever waits longer than this for a table would make the engine's own claims wait.
+LOCK_TIMEOUT = timedelta(seconds=3)
+# What Postgres says, by chance one or the other, to the slower of two that create the same thing.
+CREATED_MEANWHILE = (
+    asyncpg.DuplicateSchemaError,
+    asyncpg.DuplicateTableError,
+    asyncpg.DuplicateObjectError,
+    asyncpg.UniqueViolationError,
+)
 FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 REQUIRES = re.compile(r"^-- requires: (\d+)$", re.MULTILINE)
 
@@ -59,7 +69,7 @@ def known_migrations() -> list[Migration]:
     found = []
     for entry in files("syncline.store").joinpath("migrations").iterdir():
         if match := FILE_NAME.fullmatch(entry.name):
-            sql = entry.read_text()
+            sql = entry.read_text("utf-8")
             requires = REQUIRES.search(sql)
             found.append(
                 Migration(
@@ -73,19 +83,24 @@ def known_migrations() -> list[Migration]:
     return sorted(found, key=lambda migration: migration.version)
 
 
-async def migrate(pool: Pool) -> list[str]:
+async def migrate(
+    pool: Pool, *, tries: int = TRIES, lock_timeout: timedelta = LOCK_TIMEOUT
+) -> list[str]:
     """Bring the schema up to this version and return what was applied."""
-    for tries_left in reversed(range(TRIES)):
+    reason = ""
+    for tries_left in reversed(range(tries)):
         try:
             async with pool.connection() as connection:
-                return await _apply_missing(connection, pool.schema)
-        except (asyncpg.DuplicateTableError, asyncpg.UniqueViolationError):
-            pass  # another process created the schema or the ledger in the same instant
+                return await _apply_missing(connection, pool.schema, lock_timeout)
+        except asyncpg.LockNotAvailableError:
+            reason = "another session kept its tables locked"
+        except CREATED_MEANWHILE as error:
+            reason = str(error)
         except Exception as error:
             if not tries_left or not is_passing(error):
                 raise
         await pause(0.2)
-    raise SchemaError("the schema could not be migrated: another session kept it locked")
+    raise SchemaError(f"schema {pool.schema!r} could not be migrated: {reason}")
 
 
 async def check_schema(tx: Transaction, schema: str) -> None:
@@ -108,8 +123,9 @@ async def check_schema(tx: Transaction, schema: str) -> None:
         )
 
 
-async def _apply_missing(connection: Any, schema: str) -> list[str]:
+async def _apply_missing(connection: Any, schema: str, lock_timeout: timedelta) -> list[str]:
     quoted = quote_name(schema)
+    timeout = str(int(lock_timeout.total_seconds() * 1000))
     exists = "SELECT count(*) = 1 FROM pg_catalog.pg_namespace WHERE nspname = $1"
     if not await connection.fetchval(exists, schema):
         await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted}")
@@ -117,16 +133,15 @@ async def _apply_missing(connection: Any, schema: str) -> list[str]:
         await connection.execute(CREATE_LEDGER.replace("{schema}", quoted))
     done = []
     for migration in known_migrations():
+        # Looked up without a lock first: a role with few rights will do where nothing is missing.
+        if await _is_applied(connection, quoted, migration):
+            continue
         async with connection.transaction():
-            # Whoever waits longer than this for a table would make the engine's own claims wait.
-            await connection.execute("SET LOCAL lock_timeout = '3s'")
+            await connection.execute("SELECT set_config('lock_timeout', $1, true)", timeout)
             await connection.execute(
                 f"LOCK TABLE {quoted}.schema_migrations IN SHARE ROW EXCLUSIVE MODE"
             )
-            rows = await connection.fetch(READ_LEDGER.replace("{schema}", quoted))
-            applied = {row["version"]: row["checksum"] for row in rows}
-            if migration.version in applied:
-                _refuse_changed(migration, applied[migration.version])
+            if await _is_applied(connection, quoted, migration):
                 continue
             await connection.execute(migration.sql.replace("{schema}", quoted), timeout=3600)
             await connection.execute(
@@ -137,9 +152,13 @@ async def _apply_missing(connection: Any, schema: str) -> list[str]:
     return done
 
 
-def _refuse_changed(migration: Migration, applied_checksum: str) -> None:
-    if migration.checksum != applied_checksum:
+async def _is_applied(connection: Any, quoted_schema: str, migration: Migration) -> bool:
+    rows = await connection.fetch(READ_LEDGER.replace("{schema}", quoted_schema))
+    checksums = {row["version"]: row["checksum"] for row in rows}
+    applied = migration.version in checksums
+    if applied and checksums[migration.version] != migration.checksum:
         raise SchemaError(
             f"migration {migration.version:04}_{migration.name} was changed after it was applied; "
             "migrations are never edited, add a new one"
         )
+    return applied

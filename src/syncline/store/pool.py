@@ -1,7 +1,7 @@
 """Database connections and transactions, and which of their errors are worth another try."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -17,8 +17,15 @@ RETRIED_CODES = ("40001", "40P01", "55P03", "57014", "25P03")
 RETRIED_CLASSES = ("08", "53", "57P0")
 ROWS = ("22", "23", "40", "54", "55P03")  # bad values, broken rules, deadlocks, locks not to be had
 
-LostRace = asyncpg.UniqueViolationError
-"""Another session put its row first; what this transaction did is undone."""
+# The second is what it says where a socket dies at an unlucky moment.
+LOST_IN_THE_DRIVER = asyncpg.InterfaceError | asyncpg.InternalClientError
+
+LostRace = (
+    asyncpg.UniqueViolationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+)
+"""Another session put its row first, or stood in the way; what this transaction did is undone."""
 
 
 class WriteLost(Exception):
@@ -36,7 +43,7 @@ def is_passing(error: BaseException) -> bool:
     if isinstance(error, asyncpg.PostgresError):
         code = error.sqlstate or ""
         return code in RETRIED_CODES or code.startswith(RETRIED_CLASSES)
-    return isinstance(error, asyncpg.InterfaceError | OSError | TimeoutError | WriteLost)
+    return isinstance(error, LOST_IN_THE_DRIVER | OSError | TimeoutError | WriteLost)
 
 
 def lies_in_rows(error: BaseException) -> bool:
@@ -190,7 +197,8 @@ class Pool:
             yield connection
         except BaseException as error:
             if is_passing(error) or not isinstance(error, Exception):
-                connection.terminate()
+                with suppress(asyncpg.InterfaceError):  # a lost one has left the pool already
+                    connection.terminate()
             raise
         finally:
             await self._pool.release(connection)
@@ -207,46 +215,6 @@ class Pool:
             "idle_in_transaction_session_timeout": self._idle_milliseconds,
             "jit": "off",  # short statements only lose by it
         }
-
-
-class Listener:
-    """One connection of its own that hears a channel."""
-
-    def __init__(
-        self,
-        url: str,
-        channel: str,
-        heard: Callable[[], None],
-        session_settings: dict[str, str],
-    ) -> None:
-        self._url = url
-        self._session_settings = session_settings
-        self._channel = channel
-        self._heard = heard
-        self._connection: Any = None
-
-    async def keep_listening(self) -> bool:
-        """Return whether listening began anew; a socket that died in silence is found out."""
-        if self._connection is not None and not self._connection.is_closed():
-            try:
-                await self._connection.fetchval("SELECT 1", timeout=COMMAND_TIMEOUT_SECONDS)
-            except Exception:
-                self.close()
-                raise
-            return False
-        self._connection = await asyncpg.connect(
-            self._url,
-            timeout=COMMAND_TIMEOUT_SECONDS,
-            command_timeout=COMMAND_TIMEOUT_SECONDS,
-            server_settings=self._session_settings,
-        )
-        await self._connection.add_listener(self._channel, lambda *_: self._heard())
-        return True
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.terminate()
-            self._connection = None
 
 
 async def _keep_session(connection: Any) -> None:

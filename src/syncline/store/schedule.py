@@ -67,7 +67,7 @@ READ_CANDIDATES = """
            greatest(c.last_finished_at, done.finished_at) AS last_finished_at,
            EXISTS (SELECT FROM {schema}.sync_jobs pending
                     WHERE pending.connection_id = c.id AND pending.job_type = 'incremental'
-                      AND pending.status IN ('queued', 'running')) AS has_pending_job
+                      AND pending.status IN ('queued', 'running') OFFSET 0) AS has_pending_job
       FROM unnest($1::uuid[]) WITH ORDINALITY AS picked (id, place)
       JOIN {schema}.connections c ON c.id = picked.id
       LEFT JOIN LATERAL (
@@ -170,23 +170,46 @@ async def look_later(tx: Transaction, later: Sequence[tuple[UUID, datetime, str 
 
 COUNT_OVERDUE = """
     -- The backlog: active connections whose slot is past and that have no job yet. The interval
-    -- is read as policy.schedule reads it; a test holds the two together.
-    WITH candidates AS MATERIALIZED (
-        SELECT id FROM {schema}.connections WHERE status = 'active' AND look_at <= $1
-         UNION
-        SELECT id FROM {schema}.connections
-         WHERE status = 'active' AND interval_stored IS DISTINCT FROM interval_planned
+    -- is read as policy.schedule reads it; a test holds the two together. Candidates are read
+    -- page by page along their indexes: what the planner takes for many is never read whole.
+    WITH RECURSIVE due (ids, look_at, id) AS (
+        SELECT NULL::uuid[], '0001-01-01 00:00:00+00'::timestamptz,
+               '00000000-0000-0000-0000-000000000000'::uuid
+         UNION ALL
+        SELECT page.* FROM due CROSS JOIN LATERAL (
+            SELECT array_agg(found.id), max(found.look_at),
+                   (array_agg(found.id ORDER BY found.look_at DESC, found.id DESC))[1]
+              FROM (SELECT c.look_at, c.id FROM {schema}.connections c
+                     WHERE c.status = 'active' AND c.look_at <= $1
+                       AND (c.look_at, c.id) > (due.look_at, due.id)
+                     ORDER BY c.look_at, c.id LIMIT 1000) found) page
+         WHERE due.id IS NOT NULL
+    ), edited (ids, id) AS (
+        SELECT NULL::uuid[], '00000000-0000-0000-0000-000000000000'::uuid
+         UNION ALL
+        SELECT page.* FROM edited CROSS JOIN LATERAL (
+            SELECT array_agg(found.id), (array_agg(found.id ORDER BY found.id DESC))[1]
+              FROM (SELECT c.id FROM {schema}.connections c
+                     WHERE c.status = 'active'
+                       AND c.interval_stored IS DISTINCT FROM c.interval_planned
+                       AND c.id > edited.id
+                     ORDER BY c.id LIMIT 1000) found) page
+         WHERE edited.id IS NOT NULL
+    ), candidates AS MATERIALIZED (
+        SELECT unnest(ids) AS id FROM due UNION SELECT unnest(ids) FROM edited
     )
     SELECT count(*) FROM candidates
-      JOIN {schema}.connections c ON c.id = candidates.id
+     CROSS JOIN LATERAL (SELECT c.interval_stored, c.last_finished_at
+                           FROM {schema}.connections c WHERE c.id = candidates.id OFFSET 0) c
       LEFT JOIN LATERAL (
            SELECT j.finished_at FROM {schema}.sync_jobs j
-            WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
+            WHERE j.connection_id = candidates.id AND j.finished_at IS NOT NULL
               AND j.job_type = 'incremental' AND j.counts_as_last
               AND j.status IN ('succeeded', 'completed', 'failed', 'cancelled')
             ORDER BY j.finished_at DESC LIMIT 1) done ON true
      WHERE NOT EXISTS (SELECT FROM {schema}.sync_jobs pending
-                        WHERE pending.connection_id = c.id AND pending.job_type = 'incremental'
+                        WHERE pending.connection_id = candidates.id
+                          AND pending.job_type = 'incremental'
                           AND pending.status IN ('queued', 'running') OFFSET 0)
        AND coalesce(greatest(c.last_finished_at, done.finished_at) + make_interval(secs =>
                CASE WHEN CASE WHEN c.interval_stored ~ '^[0-9]{1,9}$'
@@ -201,36 +224,6 @@ async def count_overdue(tx: Transaction, rules: ScheduleRules, *, now: datetime)
         COUNT_OVERDUE, now, int(maximum.total_seconds()), int(default.total_seconds())
     )
     return count
-
-
-BEAT = """
-    -- Note that a scheduler ticks.
-    INSERT INTO {schema}.schedulers AS s (id, began_at, ticked_at) VALUES ($1, $2, $2)
-        ON CONFLICT (id) DO UPDATE SET ticked_at = $2
-"""
-
-FORGET_SCHEDULERS = """
-    -- Forget a scheduler that stops, and those that have been silent for a day.
-    DELETE FROM {schema}.schedulers WHERE id = $1 OR ticked_at < $2
-"""
-
-TICKING_SINCE = """
-    -- When the longest-ticking scheduler that still ticks began.
-    SELECT min(began_at) FROM {schema}.schedulers WHERE ticked_at >= $1
-"""
-
-
-async def beat(tx: Transaction, scheduler_id: UUID, *, now: datetime) -> None:
-    await tx.execute(BEAT, scheduler_id, now)
-
-
-async def forget_scheduler(tx: Transaction, scheduler_id: UUID, *, silent_since: datetime) -> None:
-    await tx.execute(FORGET_SCHEDULERS, scheduler_id, silent_since)
-
-
-async def ticking_since(tx: Transaction, *, ticked_after: datetime) -> datetime | None:
-    began_at: datetime | None = await tx.fetchval(TICKING_SINCE, ticked_after)
-    return began_at
 
 
 def rfc3339(instant: datetime) -> str:

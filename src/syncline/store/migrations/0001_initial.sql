@@ -32,6 +32,7 @@ CREATE TABLE {schema}.connections (
     -- Times that every client can read: no infinities, no years before 1 or after 9999.
     CONSTRAINT connections_times CHECK (
         created_at BETWEEN '0002-01-01 00:00:00+00' AND '9998-01-01 00:00:00+00'
+        AND updated_at BETWEEN '0002-01-01 00:00:00+00' AND '9998-01-01 00:00:00+00'
         AND look_at BETWEEN '0002-01-01 00:00:00+00' AND '9999-12-01 00:00:00+00'
         AND last_finished_at BETWEEN '0002-01-01 00:00:00+00' AND '9998-01-01 00:00:00+00')
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02,
@@ -101,6 +102,9 @@ CREATE TABLE {schema}.sync_jobs (
         AND retry_after BETWEEN '0002-01-01 00:00:00+00' AND '9998-01-01 00:00:00+00'
         AND started_at BETWEEN '0002-01-01 00:00:00+00' AND '9998-01-01 00:00:00+00'
         AND finished_at BETWEEN '0002-01-01 00:00:00+00' AND '9998-01-01 00:00:00+00'
+        AND lease_expires_at BETWEEN '0002-01-01 00:00:00+00' AND '9998-01-01 00:00:00+00'
+        AND created_at BETWEEN '0002-01-01 00:00:00+00' AND '9998-01-01 00:00:00+00'
+        AND updated_at BETWEEN '0002-01-01 00:00:00+00' AND '9998-01-01 00:00:00+00'
         AND slot_at BETWEEN '0002-01-01 00:00:00+00' AND '9999-12-01 00:00:00+00')
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01,
         autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -147,7 +151,8 @@ CREATE TABLE {schema}.signals (
     payload       jsonb NOT NULL DEFAULT '{}',
     dedupe_key    text,
     CONSTRAINT signals_times CHECK (
-        occurred_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00')
+        occurred_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
+        AND received_at BETWEEN '0002-01-01 00:00:00+00' AND '9998-01-01 00:00:00+00')
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
 CREATE UNIQUE INDEX signals_dedupe ON {schema}.signals (connection_id, dedupe_key)

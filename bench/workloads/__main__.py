@@ -1,0 +1,47 @@
+"""Run one trial in this process and print its figures as the last line.
+
+    python -m bench.workloads WORKLOAD URL PSQL OPTIONS
+"""
+
+import asyncio
+import cProfile
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+
+from bench.measure import Figures, report
+from bench.workloads import draining, processes, signals, steady, ticking, waking
+from bench.workloads.case import Case
+
+CPROFILE = "BENCH_CPROFILE"  # the file to write a profile of this process to
+
+WORKLOADS: dict[str, Callable[[Case], Awaitable[Figures]]] = {
+    "drain": draining.no_op,
+    "cursor": draining.cursor,
+    "slow": draining.slow,
+    "finished": draining.finished,
+    "snapshot": draining.snapshot,
+    "memory": draining.memory,
+    "latency": waking.latency,
+    "tick": ticking.tick,
+    "signals": signals.ingest,
+    "workers": processes.drain_together,
+    "steady": steady.steady_state,
+}
+
+
+def main() -> None:
+    workload, url, psql, options = sys.argv[1:]
+    case = Case(url, psql, json.loads(options))
+    profile_file = os.environ.get(CPROFILE)
+    if not profile_file:
+        report(asyncio.run(WORKLOADS[workload](case)))
+        return
+    with cProfile.Profile() as profile:
+        report(asyncio.run(WORKLOADS[workload](case)))
+    profile.dump_stats(profile_file)
+
+
+if __name__ == "__main__":
+    main()

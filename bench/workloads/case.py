@@ -1,0 +1,98 @@
+"""One trial of a workload: where it runs, with which options, and the engine it measures."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from bench.measure import Figures, Tally
+from syncline import Connection, Connector, Engine, Settings, SyncResult
+
+PROVIDER = "bench"
+PROFILE = "BENCH_PROFILE"  # set where the server keeps statistics of its statements
+PENDING = """
+    SELECT EXISTS (SELECT FROM syncline.sync_jobs WHERE status IN ('queued', 'running'))
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the harness hands to a workload's process."""
+
+    url: str
+    psql: str
+    options: dict[str, Any]
+
+    def size(self, name: str) -> int:
+        return int(self.options[name])
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Any]:
+        """Open a connection beside the engine's, to prepare and to look."""
+        session = await asyncpg.connect(self.url, command_timeout=1800)
+        try:
+            yield session
+        finally:
+            await session.close()
+
+    @asynccontextmanager
+    async def engine(self, connector: Connector, **executor: Any) -> AsyncIterator[Engine]:
+        """Open an engine on a migrated schema; what is not named here is as by default."""
+        executor = {"concurrency": self.options.get("concurrency", 2000)} | executor
+        settings = Settings(database_url=self.url, executor=executor)
+        async with Engine(settings, connectors=[connector]) as engine:
+            await engine.migrate()
+            yield engine
+
+
+class Counted(Connector):
+    """A connector that does nothing but tell that it was called."""
+
+    provider = PROVIDER
+
+    def __init__(self, noted: Callable[[], None]) -> None:
+        self.noted = noted
+
+    async def sync(self, connection: Connection, cursor: Any) -> SyncResult:  # noqa: ARG002
+        self.noted()
+        return SyncResult()
+
+
+@asynccontextmanager
+async def running(engine: Engine, **roles: bool) -> AsyncIterator[None]:
+    """Run the engine's loops, as a deployed worker does, and stop them in good order."""
+    loops = asyncio.create_task(engine.run(signals=False, **roles))
+    try:
+        yield
+    finally:
+        engine.stop()
+        clean = await loops
+    assert clean, "a job was left running"
+
+
+async def drain(case: Case, engine: Engine, tally: Tally) -> Figures:
+    """Run what is queued and return the rates, from the first start to the last settlement."""
+    async with case.session() as session:
+
+        async def is_pending() -> bool:
+            return bool(await session.fetchval(PENDING))
+
+        await begin_measuring(session)
+        async with running(engine, scheduler=False):
+            return await tally.drained(is_pending)
+
+
+async def begin_measuring(session: Any) -> None:
+    """Forget what the preparation cost, where the server keeps statistics."""
+    if os.environ.get(PROFILE):
+        await session.execute("SELECT pg_stat_statements_reset()")
+
+
+async def vacuum(session: Any, tables: Iterable[str] = ("connections", "sync_jobs")) -> None:
+    """Clear away what the preparation left behind, and tell the planner how things are."""
+    for table in tables:
+        await session.execute(f"VACUUM ANALYZE syncline.{table}")

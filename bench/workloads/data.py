@@ -1,0 +1,117 @@
+"""Rows as a working engine would have left them, many at a time and by plain SQL."""
+
+from typing import Any
+
+from bench.workloads.case import PROVIDER, vacuum
+
+INTERVAL_SECONDS = 900  # the engine's default
+
+ORDERED_ID = """
+    -- Ids in the order of time, like the engine's own: random ones would slow every index down.
+    CREATE OR REPLACE FUNCTION pg_temp.ordered_id(days_ago int, n bigint) RETURNS uuid
+    LANGUAGE sql AS $$
+        SELECT (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint
+                            - days_ago * 86400000::bigint + n / 1000), 12, '0')
+                || '7' || substr(md5(n::text), 1, 3) || '8' || substr(md5(n::text), 4, 15))::uuid
+    $$
+"""
+
+NEW_CONNECTIONS = """
+    INSERT INTO syncline.connections (id, tenant_id, provider_slug, external_id)
+    SELECT pg_temp.ordered_id(30, n), 'tenant-' || n % 100, $2, n::text
+      FROM generate_series(1, $1::int) n
+"""
+
+USED_CONNECTIONS = """
+    -- Connections that have run before, their slots spread from $3 to $4 seconds from now,
+    -- but for one in ten ($5), whose slot has just passed.
+    INSERT INTO syncline.connections
+           (id, tenant_id, provider_slug, external_id, created_at, look_at, last_finished_at,
+            metadata)
+    SELECT pg_temp.ordered_id(30, n), 'tenant-' || n % 100, $2, n::text, now() - interval '30 days',
+           slot, slot - make_interval(secs => $6),
+           jsonb_build_object('sync', jsonb_build_object(
+               'first_activated_at', '2026-01-01T00:00:00Z',
+               'next_run_at', to_char(slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+               'last_jitter_seconds', n % 180, 'cursor', jsonb_build_object('since', n)))
+      FROM generate_series(1, $1::int) n
+     CROSS JOIN LATERAL (
+           SELECT now() + make_interval(secs => CASE
+                  WHEN $5 AND n % 10 = 0 THEN -60 * random()
+                  ELSE $3 + ($4 - $3) * random() END) AS slot) planned
+"""
+
+LAST_JOBS = """
+    -- The run that each connection finished last.
+    INSERT INTO syncline.sync_jobs (id, tenant_id, provider_slug, connection_id, status,
+           scheduled_at, slot_at, started_at, finished_at)
+    SELECT pg_temp.ordered_id(1, row_number() OVER (ORDER BY id)), tenant_id, provider_slug, id,
+           'succeeded', last_finished_at - interval '2 seconds',
+           last_finished_at - interval '20 seconds', last_finished_at - interval '1 second',
+           last_finished_at
+      FROM syncline.connections
+"""
+
+IN_BACKOFF = """
+    -- Of so many connections the job waits for its next attempt.
+    INSERT INTO syncline.sync_jobs (id, tenant_id, provider_slug, connection_id, attempts,
+           scheduled_at, slot_at, started_at, retry_after, error)
+    SELECT pg_temp.ordered_id(0, row_number() OVER (ORDER BY id)), tenant_id, provider_slug, id, 3,
+           now() - interval '5 minutes', now() - interval '5 minutes', now() - interval '1 minute',
+           now() + interval '30 minutes', '{"class": "RateLimited", "message": "slow down"}'
+      FROM (SELECT * FROM syncline.connections WHERE look_at > now() ORDER BY id LIMIT $1) chosen
+"""
+
+FINISHED_JOBS = """
+    -- Jobs of the past, spread evenly over the connections.
+    INSERT INTO syncline.sync_jobs (id, tenant_id, provider_slug, connection_id, job_type, status,
+           scheduled_at, started_at, finished_at)
+    SELECT pg_temp.ordered_id(20, n), c.tenant_id, c.provider_slug, c.id, 'full', 'succeeded',
+           past, past, past
+      FROM (SELECT n, now() - interval '20 days' + n * interval '1 second' AS past
+              FROM generate_series(1, $1::int) n) jobs
+      JOIN (SELECT *, row_number() OVER (ORDER BY id) AS place, count(*) OVER () AS total
+              FROM syncline.connections) c ON c.place = 1 + jobs.n % c.total
+"""
+
+QUEUED_JOBS = """
+    INSERT INTO syncline.sync_jobs (id, tenant_id, provider_slug, connection_id)
+    SELECT pg_temp.ordered_id(0, row_number() OVER (ORDER BY id)), tenant_id, provider_slug, id
+      FROM syncline.connections
+"""
+
+
+async def add_connections(session: Any, count: int) -> None:
+    """Add connections that never ran: the next tick queues a job for each."""
+    await _fill(session, NEW_CONNECTIONS, count, PROVIDER)
+    await vacuum(session)
+
+
+async def add_used_connections(
+    session: Any, count: int, *, slots: tuple[float, float], some_due: bool, in_backoff: int = 0
+) -> None:
+    """Add connections with a finished job each; of `in_backoff` more, the job is waiting."""
+    everything = (count + in_backoff, PROVIDER, *slots, some_due, float(INTERVAL_SECONDS))
+    await _fill(session, USED_CONNECTIONS, *everything)
+    await _fill(session, LAST_JOBS)
+    if in_backoff:
+        await _fill(session, IN_BACKOFF, in_backoff)
+    await vacuum(session)
+
+
+async def add_finished_jobs(session: Any, count: int) -> None:
+    await _fill(session, FINISHED_JOBS, count)
+    await vacuum(session)
+
+
+async def queue_jobs(session: Any) -> None:
+    """Queue a job for every connection, as an application may do by plain SQL."""
+    await _fill(session, QUEUED_JOBS)
+
+
+async def _fill(session: Any, statement: str, *arguments: Any) -> None:
+    async with session.transaction():
+        await session.execute(ORDERED_ID)
+        # The rows are sound; checking each reference would only make the wait longer.
+        await session.execute("SET LOCAL session_replication_role = replica")
+        await session.execute(statement, *arguments)

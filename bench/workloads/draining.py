@@ -1,0 +1,125 @@
+"""Drains: no-op jobs, with new cursors, with a past, under an old snapshot, again and again."""
+
+import asyncio
+import time
+from typing import Any
+
+from bench.measure import (
+    ENQUEUED_PER_SECOND,
+    JOBS_PER_SECOND,
+    Figures,
+    Tally,
+    resident_megabytes,
+)
+from bench.workloads.case import Case, Counted, drain, vacuum
+from bench.workloads.data import add_connections, add_finished_jobs, queue_jobs
+from syncline import Connection, Engine, SyncResult
+
+SLEEP_SECONDS = 0.05
+LAST_BY_FIRST = "last ÷ first cycle"
+EMPTY_LOOK = "empty look, ms"
+LOOKS = 9
+
+
+class NewCursor(Counted):
+    """Moves its cursor with every run."""
+
+    async def sync(self, connection: Connection, cursor: Any) -> SyncResult:  # noqa: ARG002
+        self.noted()
+        return SyncResult(next_cursor={"since": "2026-01-01T00:00:00Z", "page": time.time_ns()})
+
+
+class Slow(Counted):
+    """Awaits an answer for a while, as most connectors do most of the time."""
+
+    async def sync(self, connection: Connection, cursor: Any) -> SyncResult:  # noqa: ARG002
+        self.noted()
+        await asyncio.sleep(SLEEP_SECONDS)
+        return SyncResult()
+
+
+async def no_op(case: Case) -> Figures:
+    """Enqueue by one tick, then drain, over as many connections as jobs."""
+    return await tick_and_drain(case, Counted)
+
+
+async def cursor(case: Case) -> Figures:
+    """The same, with a new cursor for every connection."""
+    return await tick_and_drain(case, NewCursor)
+
+
+async def slow(case: Case) -> Figures:
+    """Connectors that wait, so many at once: how near do we come to what that allows?"""
+    figures = await tick_and_drain(case, Slow)
+    ideal = case.size("concurrency") / SLEEP_SECONDS
+    return figures | {"÷ ideal": figures[JOBS_PER_SECOND] / ideal}
+
+
+async def finished(case: Case) -> Figures:
+    """A drain in a table that holds many finished jobs."""
+    return await tick_and_drain(case, Counted, finished_jobs=case.size("finished"))
+
+
+async def tick_and_drain(case: Case, kind: type[Counted], *, finished_jobs: int = 0) -> Figures:
+    count = case.size("jobs")
+    tally = Tally(count)
+    async with case.engine(kind(tally.job)) as engine, case.session() as session:
+        await add_connections(session, count)
+        if finished_jobs:
+            await add_finished_jobs(session, finished_jobs)
+        began = time.perf_counter()
+        report = await engine.tick()
+        enqueued = time.perf_counter() - began
+        assert report.scheduled == count, report
+        await vacuum(session)
+        figures = await drain(case, engine, tally)
+        assert await engine.verify() == []
+    return figures | {ENQUEUED_PER_SECOND: count / enqueued}
+
+
+async def snapshot(case: Case) -> Figures:
+    """Several drains in a row while, if so told, somebody's old snapshot is held open."""
+    async with case.session() as reader:
+        held = reader.transaction(isolation="repeatable_read")
+        await held.start()
+        if case.options["held"]:
+            await reader.fetchval("SELECT 1")
+        rates, look = await _cycles(case)
+        await held.rollback()
+    return {JOBS_PER_SECOND: rates[-1], LAST_BY_FIRST: rates[-1] / rates[0], EMPTY_LOOK: look}
+
+
+async def _cycles(case: Case) -> tuple[list[float], float]:
+    """Return the rate of each drain, and the milliseconds of a look that finds nothing."""
+    connector = Counted(lambda: None)
+    rates = []
+    async with case.engine(connector) as engine, case.session() as session:
+        await add_connections(session, case.size("jobs"))
+        for _ in range(case.size("cycles")):
+            figures = await queue_and_drain(case, engine, connector, session)
+            rates.append(figures[JOBS_PER_SECOND])
+        looks = []
+        for _ in range(LOOKS):
+            began = time.perf_counter()
+            await engine.run_due()
+            looks.append((time.perf_counter() - began) * 1000)
+    return rates, sorted(looks)[LOOKS // 2]
+
+
+async def memory(case: Case) -> Figures:
+    """What the process holds after some jobs, and after many more."""
+    connector = Counted(lambda: None)
+    held: list[float] = []
+    async with case.engine(connector) as engine, case.session() as session:
+        await add_connections(session, case.size("jobs"))
+        for _ in range(case.size("cycles")):
+            await queue_and_drain(case, engine, connector, session)
+            held.append(resident_megabytes())
+    return {"MB, early": held[0], "MB, late": held[-1], "late ÷ early": held[-1] / held[0]}
+
+
+async def queue_and_drain(case: Case, engine: Engine, connector: Counted, session: Any) -> Figures:
+    tally = Tally(case.size("jobs"))
+    connector.noted = tally.job
+    await queue_jobs(session)
+    return await drain(case, engine, tally)

@@ -1,0 +1,91 @@
+"""The same drain shared by several worker processes."""
+
+import asyncio
+import multiprocessing
+import time
+from multiprocessing.sharedctypes import SynchronizedArray
+from multiprocessing.synchronize import Barrier, Event
+from typing import Any
+
+from bench.measure import CPU_PER_JOB, JOBS_PER_SECOND, POLL_SECONDS, Figures, cpu_seconds
+from bench.workloads.case import PENDING, Case, Counted, running, vacuum
+from bench.workloads.data import add_connections
+
+PATIENCE_SECONDS = 60
+
+
+async def drain_together(case: Case) -> Figures:
+    """Let so many processes start at once, and time them until nothing is pending."""
+    jobs, workers = case.size("jobs"), case.size("workers")
+    async with case.engine(Counted(lambda: None)) as engine, case.session() as session:
+        await add_connections(session, jobs)
+        await engine.tick()
+        await vacuum(session)
+        crew = Crew(case, workers)
+        try:
+            seconds = await crew.drain(jobs, session)
+        finally:
+            cpu = await asyncio.to_thread(crew.dismiss)
+        assert await engine.verify() == []
+    return {JOBS_PER_SECOND: jobs / seconds, CPU_PER_JOB: cpu / jobs * 1e6}
+
+
+class Crew:
+    """Worker processes that wait for the word to begin, and for the word to end."""
+
+    def __init__(self, case: Case, workers: int) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._started: SynchronizedArray[int] = spawn.Array("q", workers)
+        self._cpu: SynchronizedArray[float] = spawn.Array("d", workers)
+        self._go, self._end = spawn.Barrier(workers + 1), spawn.Event()
+        shared = (self._started, self._cpu, self._go, self._end)
+        self._processes = [
+            spawn.Process(target=work, args=(case, place, *shared)) for place in range(workers)
+        ]
+        for process in self._processes:
+            process.start()
+
+    async def drain(self, jobs: int, session: Any) -> float:
+        """Return the seconds from the word to begin until nothing is pending."""
+        await asyncio.to_thread(self._go.wait, PATIENCE_SECONDS)
+        began = ended = time.perf_counter()
+        # To look into the table while it is being drained would slow the drain down.
+        while sum(self._started) < jobs:
+            await asyncio.sleep(POLL_SECONDS)
+        while await session.fetchval(PENDING):
+            await asyncio.sleep(POLL_SECONDS)
+            ended = time.perf_counter()
+        return ended - began
+
+    def dismiss(self) -> float:
+        """End the processes, and return what they used."""
+        self._end.set()
+        for process in self._processes:
+            process.join(PATIENCE_SECONDS)
+            process.kill()
+        return sum(self._cpu)
+
+
+def work(
+    case: Case,
+    place: int,
+    started: "SynchronizedArray[int]",
+    cpu: "SynchronizedArray[float]",
+    go: Barrier,
+    end: Event,
+) -> None:
+    """Be one worker process."""
+    counts, seconds = started.get_obj(), cpu.get_obj()
+
+    def note() -> None:
+        counts[place] += 1
+
+    async def serve() -> None:
+        async with case.engine(Counted(note)) as engine:
+            await asyncio.to_thread(go.wait, PATIENCE_SECONDS)
+            used = cpu_seconds()
+            async with running(engine, scheduler=False):
+                await asyncio.to_thread(end.wait)
+            seconds[place] = cpu_seconds() - used
+
+    asyncio.run(serve())

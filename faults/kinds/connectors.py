@@ -1,0 +1,126 @@
+"""Connectors and providers that do what they should not."""
+
+import asyncio
+
+from faults.connector import EXIT_CODE
+from faults.kinds import kind
+from faults.kinds.processes import expect_exit
+from faults.stage import PATIENCE_SECONDS, Stage
+from faults.waiting import until
+
+TROUBLE_SECONDS = 3.0
+LAPSES_ALLOWED = 5
+
+
+async def order(stage: Stage, what: str, name: str | None = None) -> int:
+    """Have a connector do it; return the process in which it does."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        return await stage.provider.order(name or stage.live_async_stream(), what)
+
+
+@kind("a connector exits its process", full=5)
+async def exit_process(stage: Stage) -> None:
+    """The worker is gone at once; its jobs run elsewhere."""
+    ordered_at = await stage.database.now()
+    worker = stage.fleet.by_pid(await order(stage, "exits the process"))
+    worker.may_end = True
+    expect_exit(stage, await worker.ended(within=5), EXIT_CODE, "the worker")
+    await stage.measure_recovery(ordered_at)
+
+
+@kind("a connection that kills every worker", full=1, quick=0)
+async def poison(stage: Stage) -> None:
+    """After five lapses in a row it is put out of action, and workers stop dying of it."""
+    while stage.blocks(name := await stage.add_newcomer()):
+        pass
+    deaths = 0
+    while await is_active(stage, name):
+        taken_by = stage.provider.order(name, "exits the process")
+
+        async def is_decided(taken_by: "asyncio.Future[int]" = taken_by) -> bool:
+            return taken_by.done() or not await is_active(stage, name)
+
+        await until(is_decided, within=PATIENCE_SECONDS, what="the next victim")
+        if taken_by.done():
+            deaths += 1
+            stage.fleet.by_pid(taken_by.result()).may_end = True
+            await stage.heal()
+    if deaths != LAPSES_ALLOWED:
+        stage.record.complain(f"{deaths} workers died of one connection")
+    stage.provider.forgive(name)
+    await stage.engine.connections.resume(stage.ids[name])
+    await stage.engine.trigger(stage.ids[name])
+
+
+async def is_active(stage: Stage, name: str) -> bool:
+    status = "SELECT status FROM syncline.connections WHERE id = $1"
+    return bool(await stage.database.value(status, stage.ids[name]) == "active")
+
+
+@kind("a connector holds the interpreter", full=3)
+async def hold_interpreter(stage: Stage) -> None:
+    """No lease is renewed; what lapses runs elsewhere, and the late result counts nothing."""
+    ordered_at = await stage.database.now()
+    await order(stage, "holds the interpreter")
+    await stage.measure_recovery(ordered_at)
+
+
+@kind("a connector calls sys.exit", full=4)
+async def exit_interpreter(stage: Stage) -> None:
+    """The attempt fails; the worker lives."""
+    await order(stage, "exits the interpreter")
+
+
+@kind("a connector raises KeyboardInterrupt", full=4, quick=0)
+async def interrupt(stage: Stage) -> None:
+    """The attempt fails; the worker lives."""
+    await order(stage, "raises KeyboardInterrupt")
+
+
+@kind("a connector raises BaseException", full=4)
+async def raise_base_exception(stage: Stage) -> None:
+    """The attempt fails; the worker lives."""
+    await order(stage, "raises BaseException")
+
+
+@kind("a connector never returns", full=3)
+async def never_return(stage: Stage) -> None:
+    """It is stopped after max_run_seconds and tried again."""
+    await order(stage, "never returns")
+
+
+@kind("a blocking connector never returns", full=2)
+async def block_for_ever(stage: Stage) -> None:
+    """Its thread cannot be stopped: the slot is lost, the job runs again."""
+    name = stage.rng.choice([name for name in stage.provider.live() if stage.blocks(name)])
+    await order(stage, "never returns", name)
+
+
+@kind("a provider limits rates", full=3)
+async def limit_rates(stage: Stage) -> None:
+    """Everyone waits as told."""
+    await trouble(stage, "limits")
+
+
+@kind("a provider fails", full=3, quick=0)
+async def fail(stage: Stage) -> None:
+    """Everyone backs off, and comes back."""
+    await trouble(stage, "fails")
+
+
+@kind("a provider hangs", full=2, quick=0)
+async def hang(stage: Stage) -> None:
+    """Every slot may be taken up by calls without an answer, for a while."""
+    await trouble(stage, "hangs")
+
+
+@kind("a provider talks nonsense", full=2)
+async def talk_nonsense(stage: Stage) -> None:
+    """No nonsense is stored, no cursor moves."""
+    await trouble(stage, "talks nonsense")
+
+
+async def trouble(stage: Stage, what: str) -> None:
+    stage.provider.trouble = what
+    await asyncio.sleep(TROUBLE_SECONDS)
+    stage.provider.trouble = None

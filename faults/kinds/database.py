@@ -1,0 +1,81 @@
+"""A Postgres that goes away, comes back, or has no room."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import asyncpg
+
+from faults.kinds import kind
+from faults.stage import Stage
+
+OUTAGE_SECONDS, QUICK_OUTAGE_SECONDS = 60.0, 6.0
+FULL_HOUSE_SECONDS = 4.0
+
+
+@kind("Postgres restarts", full=5)
+async def restart(stage: Stage) -> None:
+    """Costs time only: work goes on within five seconds of its return."""
+    await end_and_start(stage, stage.server.stop)
+
+
+@kind("Postgres crashes", full=5)
+async def crash(stage: Stage) -> None:
+    """What was committed is there; the rest is done again."""
+    await end_and_start(stage, stage.server.kill)
+
+
+async def end_and_start(stage: Stage, end: Callable[[], None]) -> None:
+    await asyncio.to_thread(end)
+    await asyncio.to_thread(stage.server.start)
+    await stage.measure_return(await stage.database.now())
+
+
+@kind("Postgres unreachable, loudly", full=1)
+async def refuse(stage: Stage) -> None:
+    """Connections are reset and refused for a minute; nobody gives up."""
+    for process in stage.fleet.running():
+        process.link.refuse()
+    await outlast(stage)
+
+
+@kind("Postgres unreachable, silently", full=1)
+async def silence(stage: Stage) -> None:
+    """Nothing passes and nobody says so, for a minute; every wait has its limit."""
+    for process in stage.fleet.running():
+        process.link.silence()
+    await outlast(stage)
+
+
+async def outlast(stage: Stage) -> None:
+    # The fault is the time itself: the engine must bear all of it.
+    await asyncio.sleep(QUICK_OUTAGE_SECONDS if stage.is_quick else OUTAGE_SECONDS)
+    back_at = await stage.database.now()
+    for process in stage.fleet.running():
+        await process.link.open()
+    await stage.measure_return(back_at)
+
+
+@kind("all sessions terminated", full=10)
+async def terminate_sessions(stage: Stage) -> None:
+    """Every pool finds new connections."""
+    if not await stage.database.terminate_all_others():
+        stage.record.complain("there were no sessions to terminate")
+
+
+@kind("max_connections reached", full=3)
+async def fill_up(stage: Stage) -> None:
+    """Nobody else gets in; those inside work on, the others come back when there is room."""
+    held = []
+    try:
+        with suppress(asyncpg.TooManyConnectionsError):
+            while True:
+                held.append(await asyncpg.connect(stage.database.url))
+        await stage.database.terminate_all_others()
+        with suppress(asyncpg.TooManyConnectionsError):
+            while True:
+                held.append(await asyncpg.connect(stage.database.url))
+        await asyncio.sleep(FULL_HOUSE_SECONDS)
+    finally:
+        for session in held:
+            session.terminate()

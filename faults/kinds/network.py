@@ -1,0 +1,87 @@
+"""The way between a process and Postgres: cut, delayed, half dead."""
+
+import asyncio
+
+from faults.kinds import kind
+from faults.kinds.processes import CLAIM, SETTLE, TICK, TRAP_SECONDS
+from faults.proxy import Moment
+from faults.stage import Stage
+from faults.waiting import until
+
+SLOW_SECONDS = 3.0
+HALF_OPEN_SECONDS = 12.0
+
+
+async def cut_at_commit(stage: Stage, moment: Moment, about: str) -> None:
+    worker = stage.any("worker")
+    sprung = worker.link.set_trap(moment, about)
+    await until(sprung.done, within=TRAP_SECONDS, what=f"a COMMIT about {about}")
+
+
+@kind("claim cut before COMMIT", full=10, quick=0)
+async def cut_claim_before(stage: Stage) -> None:
+    """Nothing was claimed; somebody claims it next."""
+    await cut_at_commit(stage, "before", CLAIM)
+
+
+@kind("claim cut after COMMIT", full=8)
+async def cut_claim_after(stage: Stage) -> None:
+    """The jobs are held by nobody who knows; their leases lapse."""
+    await cut_at_commit(stage, "after", CLAIM)
+
+
+@kind("settle cut before COMMIT", full=15)
+async def cut_settle_before(stage: Stage) -> None:
+    """Nothing was stored; the same settle is tried again."""
+    await cut_at_commit(stage, "before", SETTLE)
+
+
+@kind("settle cut after COMMIT", full=15)
+async def cut_settle_after(stage: Stage) -> None:
+    """All was stored; trying again changes nothing."""
+    await cut_at_commit(stage, "after", SETTLE)
+
+
+@kind("tick cut before COMMIT", full=4)
+async def cut_tick_before(stage: Stage) -> None:
+    """No job, no metadata; the next tick makes both."""
+    await cut_tick(stage, "before")
+
+
+@kind("tick cut after COMMIT", full=4)
+async def cut_tick_after(stage: Stage) -> None:
+    """Job and metadata are both there, though the scheduler does not know."""
+    await cut_tick(stage, "after")
+
+
+async def cut_tick(stage: Stage, moment: Moment) -> None:
+    traps = [one.link.set_trap(moment, TICK) for one in stage.fleet.running("scheduler")]
+    newcomer = await stage.add_newcomer()
+
+    def sprung() -> bool:
+        return any(trap.done() for trap in traps)
+
+    await until(sprung, within=TRAP_SECONDS, what="a tick that plans something")
+    await stage.until_synced(newcomer)
+
+
+@kind("all connections of a worker reset", full=12)
+async def reset(stage: Stage) -> None:
+    """Whatever was under way is done again."""
+    stage.any("worker").link.reset()
+
+
+@kind("a half-open socket", full=4)
+async def half_open(stage: Stage) -> None:
+    """One connection falls silent for ever; it is found out, and work goes on over others."""
+    link = (await stage.busy_worker()).link
+    wire = link.half_open()
+    await until(lambda: not link.has(wire), within=HALF_OPEN_SECONDS, what="the silence is noticed")
+
+
+@kind("a slow network", full=4)
+async def slow_down(stage: Stage) -> None:
+    """Every message takes a tenth of a second; leases are still kept."""
+    for process in stage.fleet.running():
+        process.link.delay_seconds = 0.1
+    await asyncio.sleep(SLOW_SECONDS)

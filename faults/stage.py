@@ -1,0 +1,173 @@
+"""Where a run takes place: server, provider, fleet and database, and what is measured there."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+from faults.database import Database
+from faults.fleet import LEASE_SECONDS, Fleet, Process, Role
+from faults.provider import Provider
+from faults.record import Record
+from faults.waiting import TooLate, until
+from syncline import Engine
+from syncline.testing.database import TemporaryServer
+
+LIVE_STREAMS = 16
+RECORDS_PER_SECOND = 8
+NEWCOMER_RECORDS = 12
+PATIENCE_SECONDS = 20
+RENEWED_SECONDS = LEASE_SECONDS / 3 + 1.5  # live workers renew by then, or have settled
+
+
+class NotFound(Exception):
+    """A program that a kind of fault needs is not on this machine."""
+
+
+@dataclass(slots=True)
+class Stage:
+    server: TemporaryServer
+    provider: Provider
+    fleet: Fleet
+    database: Database
+    engine: Engine
+    record: Record
+    rng: Random
+    folder: Path
+    is_quick: bool
+    ids: dict[str, UUID] = field(default_factory=dict)
+    deleted: list[UUID] = field(default_factory=list)
+
+    async def add_stream(self, name: str, *, per_second: float = 0, records: int = 0) -> None:
+        """Add a stream of the provider, and a connection to it."""
+        self.provider.add(name, per_second=per_second, records=records)
+        slug = "blocking-records" if len(self.ids) % 8 == 7 else "records"
+        connection = await self.engine.connections.create(
+            tenant_id=f"tenant-{len(self.ids) % 3}", provider_slug=slug, external_id=name
+        )
+        self.ids[name] = connection.id
+
+    async def add_live_streams(self) -> None:
+        for number in range(LIVE_STREAMS):
+            await self.add_stream(f"live-{number}", per_second=RECORDS_PER_SECOND)
+
+    async def add_newcomer(self) -> str:
+        """Add a connection that only a scheduler can set going."""
+        name = f"newcomer-{len(self.ids)}"
+        await self.add_stream(name, records=NEWCOMER_RECORDS)
+        return name
+
+    async def until_synced(self, name: str, *, within: float = PATIENCE_SECONDS) -> None:
+        async def is_synced() -> bool:
+            return (await self.database.cursors()).get(name) == self.provider.streams[name].head()
+
+        await until(is_synced, within=within, what=f"{name} is synced")
+
+    def live_async_stream(self) -> str:
+        """Return a live stream whose connector is asynchronous."""
+        return self.rng.choice([name for name in self.provider.live() if not self.blocks(name)])
+
+    def blocks(self, name: str) -> bool:
+        return list(self.ids).index(name) % 8 == 7
+
+    def any(self, role: Role) -> Process:
+        return self.rng.choice(self.fleet.running(role))
+
+    async def busy_worker(self) -> Process:
+        """Return a worker in mid-call."""
+
+        def busy() -> list[Process]:
+            workers = self.fleet.running("worker")
+            return [worker for worker in workers if self.provider.in_flight(worker.pid)]
+
+        workers: list[Process] = await until(
+            busy, within=PATIENCE_SECONDS, what="a worker in mid-call"
+        )
+        return self.rng.choice(workers)
+
+    async def heal(self) -> None:
+        """Undo what is left of a fault, and wait until every live stream goes on."""
+        self.provider.trouble = None
+        await self.fleet.replace_missing()
+        await self._until_all_work()
+        before = await self.database.cursors()
+
+        async def silent() -> list[str]:
+            now = await self.database.cursors()
+            return [name for name in self.provider.live() if now.get(name, 0) <= before[name]]
+
+        async def all_go_on() -> bool:
+            return not await silent()
+
+        try:
+            await until(all_go_on, within=PATIENCE_SECONDS, what="every stream goes on")
+        except TooLate:
+            self.record.complain(f"these streams fell silent: {', '.join(await silent())}")
+        for process in self.fleet.complaining():
+            self.record.complain(f"{process.log.stem} raised: {process.tail()[-500:]}")
+        for process in self.fleet.ended_unasked():
+            process.may_end = True
+            self.record.complain(f"{process.log.stem} ended unasked with {process.exit_code}")
+
+    async def _until_all_work(self) -> None:
+        def idle() -> list[Process]:
+            workers = self.fleet.running("worker")
+            return [worker for worker in workers if not self.provider.calls_by(worker.pid)]
+
+        try:
+            await until(lambda: not idle(), within=PATIENCE_SECONDS, what="every worker works")
+        except TooLate:
+            self.record.complain(f"{', '.join(one.log.stem for one in idle())} never worked")
+
+    async def measure_recovery(self, killed_at: datetime) -> None:
+        """Wait until every live stream was claimed after the kill; note how long that took."""
+        names = self.provider.live()
+
+        async def claimed() -> dict[str, datetime] | None:
+            found = await self.database.claimed_since(names, killed_at)
+            return found if len(found) == len(names) else None
+
+        found = await until(claimed, within=PATIENCE_SECONDS, what="every job runs elsewhere")
+        self.record.recoveries.append((max(found.values()) - killed_at).total_seconds())
+
+    async def measure_return(self, back_at: datetime) -> None:
+        """Note how long after Postgres came back the first job was claimed."""
+
+        async def claimed() -> dict[str, datetime]:
+            return await self.database.claimed_since(list(self.ids), back_at)
+
+        found = await until(claimed, within=PATIENCE_SECONDS, what="a claim after the return")
+        self.record.returns.append((min(found.values()) - back_at).total_seconds())
+
+    async def count_left_running(self) -> None:
+        """Count the running rows that nobody settles or renews: an ended worker left them."""
+        suspects = await self.database.running()
+
+        async def cleared() -> bool:
+            suspects.intersection_update(await self.database.running())
+            return not suspects
+
+        with contextlib.suppress(TooLate):
+            await until(cleared, within=RENEWED_SECONDS, what="every row is kept")
+        self.record.left_running += len(suspects)
+
+    @contextlib.asynccontextmanager
+    async def newcomers(self, every: float) -> AsyncIterator[None]:
+        """Add a connection every few seconds, however the database fares."""
+
+        async def add() -> None:
+            while True:
+                await asyncio.sleep(every)
+                with contextlib.suppress(Exception):  # it is away for a fault of its own
+                    await self.add_newcomer()
+
+        task = asyncio.create_task(add())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,48 @@
+"""A connection of its own that hears what the others announce."""
+
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+
+from syncline.store.pool import COMMAND_TIMEOUT_SECONDS
+
+
+class Listener:
+    """One connection of its own that hears a channel."""
+
+    def __init__(
+        self,
+        url: str,
+        channel: str,
+        heard: Callable[[], None],
+        session_settings: dict[str, str],
+    ) -> None:
+        self._url = url
+        self._session_settings = session_settings
+        self._channel = channel
+        self._heard = heard
+        self._connection: Any = None
+
+    async def keep_listening(self) -> bool:
+        """Return whether listening began anew; a socket that died in silence is found out."""
+        if self._connection is not None and not self._connection.is_closed():
+            try:
+                await self._connection.fetchval("SELECT 1", timeout=COMMAND_TIMEOUT_SECONDS)
+            except Exception:
+                self.close()
+                raise
+            return False
+        self._connection = await asyncpg.connect(
+            self._url,
+            timeout=COMMAND_TIMEOUT_SECONDS,
+            command_timeout=COMMAND_TIMEOUT_SECONDS,
+            server_settings=self._session_settings,
+        )
+        await self._connection.add_listener(self._channel, lambda *_: self._heard())
+        return True
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None

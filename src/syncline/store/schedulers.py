@@ -1,0 +1,35 @@
+"""Who ticks, and since when."""
+
+from datetime import datetime
+from uuid import UUID
+
+from syncline.store.pool import Transaction
+
+BEAT = """
+    -- Note that a scheduler ticks.
+    INSERT INTO {schema}.schedulers AS s (id, began_at, ticked_at) VALUES ($1, $2, $2)
+        ON CONFLICT (id) DO UPDATE SET ticked_at = $2
+"""
+
+FORGET_SCHEDULERS = """
+    -- Forget a scheduler that stops, and those that have been silent for a day.
+    DELETE FROM {schema}.schedulers WHERE id = $1 OR ticked_at < $2
+"""
+
+TICKING_SINCE = """
+    -- When the longest-ticking scheduler that still ticks began.
+    SELECT min(began_at) FROM {schema}.schedulers WHERE ticked_at >= $1
+"""
+
+
+async def beat(tx: Transaction, scheduler_id: UUID, *, now: datetime) -> None:
+    await tx.execute(BEAT, scheduler_id, now)
+
+
+async def forget(tx: Transaction, scheduler_id: UUID, *, silent_since: datetime) -> None:
+    await tx.execute(FORGET_SCHEDULERS, scheduler_id, silent_since)
+
+
+async def ticking_since(tx: Transaction, *, ticked_after: datetime) -> datetime | None:
+    began_at: datetime | None = await tx.fetchval(TICKING_SINCE, ticked_after)
+    return began_at

@@ -1,0 +1,218 @@
+"""What the commands do, on a real database."""
+
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from support.commands import CommandLine
+
+
+def test_a_connection_is_added_shown_and_listed(syncline: CommandLine) -> None:
+    added = syncline.json(
+        *("connections", "add", "acme", "demo", "desk-1"),
+        *("--config", '{"personality": "quiet"}', "--interval", "300"),
+    )
+
+    assert added["tenant_id"] == "acme"
+    assert added["config"] == {"personality": "quiet"}
+    assert added["metadata"]["sync"]["interval_seconds"] == 300
+    assert "credentials" not in added
+    assert datetime.fromisoformat(added["created_at"]).utcoffset() == timedelta()
+    assert added["created_at"].endswith("Z")
+    assert syncline.json("connections", "show", added["id"])["id"] == added["id"]
+    assert [one["id"] for one in syncline.json("connections", "list")] == [added["id"]]
+    assert "desk-1" in syncline("connections", "list").stdout
+    assert "sync.interval_seconds" in syncline("connections", "show", added["id"]).stdout
+
+
+def test_a_taken_key_fails_and_names_the_connection(syncline: CommandLine) -> None:
+    existing = syncline.add("a-1")
+
+    result = syncline("connections", "add", "acme", "demo", "a-1")
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"syncline: connection {existing} already has the key")
+
+
+def test_a_provider_without_connector_is_pointed_out(syncline: CommandLine) -> None:
+    result = syncline("connections", "add", "acme", "fax", "a-1")
+
+    assert result.exit_code == 0
+    assert "syncline: fax: no connector for it is known here" in result.stderr
+
+
+def test_listings_are_filtered(syncline: CommandLine) -> None:
+    ours = syncline.add("a-1")
+    syncline.add("b-1", tenant="birch")
+    other = syncline.add("a-2", provider="git")
+    syncline("connections", "pause", other)
+
+    def ids(*filters: str) -> list[str]:
+        return [one["id"] for one in syncline.json("connections", "list", *filters)]
+
+    assert ids("--tenant", "acme") == [ours, other]
+    assert ids("--tenant", "acme", "--provider", "demo") == [ours]
+    assert ids("--status", "paused") == [other]
+
+
+def test_pages_go_on_where_the_last_one_ended(syncline: CommandLine) -> None:
+    first, second, third = (syncline.add(name) for name in ("a", "b", "c"))
+
+    page = syncline("connections", "list", "--limit", "2")
+    rest = syncline.json("connections", "list", "--limit", "2", "--after", second)
+
+    assert first in page.stdout
+    assert page.stderr == f"There may be more: --after {second}\n"
+    assert [one["id"] for one in rest] == [third]
+
+
+def test_pause_and_resume(syncline: CommandLine) -> None:
+    id_ = syncline.add()
+
+    paused = syncline.json("connections", "pause", id_, "--reason", "moving house")
+    shown = syncline("connections", "list").stdout
+    resumed = syncline.json("connections", "resume", id_)
+
+    assert paused["status"] == "paused"
+    assert paused["status_reason"]["why"] == "moving house"
+    assert "moving house" in shown
+    assert resumed["status"] == "active"
+
+
+def test_set_interval_and_cursor(syncline: CommandLine) -> None:
+    id_ = syncline.add()
+
+    def sync(*arguments: str) -> dict[str, object]:
+        changed: dict[str, object] = syncline.json("connections", *arguments)["metadata"]["sync"]
+        return changed
+
+    assert sync("set-interval", id_, "120")["interval_seconds"] == 120
+    assert "interval_seconds" not in sync("set-interval", id_, "--default")
+    assert sync("set-cursor", id_, '{"since": 5}')["cursor"] == {"since": 5}
+    assert "cursor" not in sync("set-cursor", id_, "--clear")
+    too_long = syncline("connections", "set-interval", id_, "100000")
+    assert too_long.exit_code == 1
+    assert "from 60 to 86400" in too_long.stderr
+
+
+def test_sync_now_queues_a_job_which_can_be_cancelled_and_retried(syncline: CommandLine) -> None:
+    id_ = syncline.add()
+
+    queued = syncline.json("connections", "sync", id_, "--type", "full", "--priority", "7")
+    cancelled = syncline.json("jobs", "cancel", queued["id"])
+    retried = syncline.json("jobs", "retry", queued["id"])
+
+    assert (queued["status"], queued["job_type"], queued["priority"]) == ("queued", "full", 7)
+    assert cancelled["status"] == "cancelled"
+    assert retried["status"] == "queued"
+    assert [job["id"] for job in syncline.json("jobs", "list")] == [retried["id"], queued["id"]]
+    assert syncline.json("jobs", "list", "--status", "failed") == []
+    assert len(syncline.json("jobs", "list", "--connection", id_, "--type", "full")) == 2
+    older = syncline.json("jobs", "list", "--before", retried["id"])
+    assert [job["id"] for job in older] == [queued["id"]]
+    assert queued["id"] in syncline("jobs", "list").stdout
+    assert "cancelled" in syncline("jobs", "show", queued["id"]).stdout
+    assert (
+        f"Job {retried['id']} is queued"
+        in syncline("connections", "sync", id_, "--type", "full").stdout
+    )
+
+
+def test_signals_are_listed(syncline: CommandLine) -> None:
+    syncline.sql(
+        "INSERT INTO syncline.signals (tenant_id, provider_slug, connection_id, kind, payload)"
+        " VALUES ('acme', 'demo', $1, 'ticket_created', '{\"n\": 1}'),"
+        "        ('birch', 'demo', $1, 'ticket_closed', '{}')",
+        uuid4(),
+    )
+
+    (only,) = syncline.json("signals", "list", "--kind", "ticket_created", "--tenant", "acme")
+
+    assert only["payload"] == {"n": 1}
+    assert only["occurred_at"].endswith("Z")
+    assert "ticket_closed" in syncline("signals", "list").stdout
+
+
+@pytest.mark.parametrize("options", [["--yes"], ["-y", "--keep-signals"]])
+def test_delete(syncline: CommandLine, options: list[str]) -> None:
+    id_ = syncline.add()
+
+    result = syncline("connections", "delete", id_, *options)
+
+    assert (result.exit_code, result.stdout) == (0, f"Deleted connection {id_}.\n")
+    gone = syncline("connections", "show", id_)
+    assert (gone.exit_code, gone.stderr) == (1, f"syncline: there is no connection {id_}\n")
+
+
+def test_what_cannot_be_done_fails(syncline: CommandLine) -> None:
+    id_ = syncline.add()
+    syncline("connections", "pause", id_)
+
+    result = syncline("connections", "sync", id_)
+
+    assert result.exit_code == 1
+    assert result.stderr == f"syncline: connection {id_} is paused, not active\n"
+
+
+def test_migrate_says_what_it_did(syncline: CommandLine) -> None:
+    result = syncline("migrate", "--schema", "another")
+    again = syncline("migrate", "--schema", "another")
+
+    assert result.exit_code == again.exit_code == 0
+    assert "Applied 0001_initial.\n" in result.stdout
+    assert again.stdout == "The schema is up to date.\n"
+    syncline.sql("DROP SCHEMA another CASCADE")
+
+
+def test_verify_passes_on_a_sound_database(syncline: CommandLine) -> None:
+    syncline.add()
+
+    result = syncline("verify")
+
+    assert result.exit_code == 0
+    assert "single_flight" in result.stdout
+    assert all(invariant["ok"] for invariant in syncline.json("verify"))
+
+
+def test_verify_fails_and_shows_what_breaks_an_invariant(syncline: CommandLine) -> None:
+    stray = uuid4()
+    id_ = syncline.add()
+    syncline.sql(
+        "INSERT INTO syncline.signals (id, tenant_id, provider_slug, connection_id, kind)"
+        " VALUES ($1, 'birch', 'demo', $2, 'stray')",
+        *(stray, id_),
+    )
+
+    result = syncline("verify")
+    as_json = syncline("verify", "--json")
+
+    assert result.exit_code == as_json.exit_code == 1
+    assert "tenants_agree is broken by:" in result.stdout
+    assert str(stray) in result.stdout
+    assert result.stderr.startswith("syncline: 1 of ")
+    assert f'"id": "{stray}"' in as_json.stdout
+
+
+def test_providers_tells_where_each_connector_is_from(
+    syncline: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (syncline.folder / "own_tickets.py").write_text(
+        "from syncline import Connector\n"
+        "class Tickets(Connector):\n"
+        "    provider = 'tickets'\n"
+        "    def sync(self, connection, cursor): ...\n"
+    )
+    monkeypatch.chdir(syncline.folder)
+    monkeypatch.setattr("sys.path", ["", *__import__("sys").path])
+
+    found = {entry["provider"]: entry for entry in syncline.json("providers")}
+    with_own = syncline.json("providers", "--connectors", "own_tickets")
+
+    assert found["git"]["connector"] == "syncline.connectors.git.GitCommits"
+    assert found["git"]["from"].startswith("syncline ")
+    assert {
+        "provider": "tickets",
+        "connector": "own_tickets.Tickets",
+        "from": "module own_tickets",
+    } in with_own

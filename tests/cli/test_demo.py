@@ -1,0 +1,58 @@
+"""The connections of `up --demo`."""
+
+from pathlib import Path
+
+import pytest
+
+from support.world import World
+from syncline.cli.demo import add_demo_connections, find_repository
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    (tmp_path / "repository/.git").mkdir(parents=True)
+    (tmp_path / "repository/src/deep").mkdir(parents=True)
+    return tmp_path / "repository"
+
+
+async def test_a_dozen_accounts_of_three_tenants_and_the_repository(
+    world: World, repository: Path
+) -> None:
+    told = await add_demo_connections(world.engine, repository / "src/deep")
+
+    added = await world.engine.connections.list()
+    assert len(added) == 13
+    assert len({connection.tenant_id for connection in added}) == 3
+    (git,) = (connection for connection in added if connection.provider_slug == "git")
+    assert git.config == {"url": str(repository)}
+    assert told == [
+        f"The commits of {repository} are among what is synced.",
+        "13 demo connections added.",
+    ]
+
+
+async def test_the_second_time_nothing_is_added(world: World, repository: Path) -> None:
+    await add_demo_connections(world.engine, repository)
+
+    told = await add_demo_connections(world.engine, repository)
+
+    assert len(await world.engine.connections.list()) == 13
+    assert told[1] == "0 demo connections added, 13 are there from before."
+
+
+async def test_without_a_repository_the_rest_is_shown(world: World, tmp_path: Path) -> None:
+    told = await add_demo_connections(world.engine, tmp_path)
+
+    assert len(await world.engine.connections.list()) == 12
+    assert told[0] == f"{tmp_path} is in no git repository: the demo goes without one."
+
+
+def test_without_the_git_program_it_says_so(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+
+    found, told = find_repository(repository)
+
+    assert found is None
+    assert told.startswith("The git program was not found")

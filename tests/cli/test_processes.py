@@ -1,0 +1,249 @@
+"""Real processes: how they start, what they serve, and how signals end them."""
+
+import asyncio
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import IO
+
+import asyncpg
+import httpx2
+import pytest
+
+from support.commands import CommandLine, Process
+
+pytestmark = pytest.mark.process
+
+STUBBORN = """
+import asyncio
+from syncline import Connector
+
+class Stubborn(Connector):
+    provider = "stubborn"
+
+    async def sync(self, connection, cursor):
+        await asyncio.sleep(3600)
+"""
+# Sends itself a signal in the midst of importing a module.
+INTERRUPTED = """
+import os, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), int(sys.argv[2]))
+
+sys.meta_path.insert(0, Finder())
+from syncline.cli import main
+sys.argv = ["syncline", "run"]
+main()
+"""
+
+
+@pytest.fixture
+def start(syncline: CommandLine) -> Iterator[Callable[..., Process]]:
+    """Start a command; whatever the test leaves running ends with it."""
+    started = []
+
+    def start(*arguments: str, **environment: str) -> Process:
+        started.append(syncline.start(*arguments, **environment))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def read_until(stream: IO[str] | None, pattern: str) -> re.Match[str]:
+    """Return the first match in a process's output; the test's own timeout is the limit."""
+    assert stream is not None
+    for line in stream:
+        if match := re.search(pattern, line):
+            return match
+    raise AssertionError(f"it ended without saying {pattern!r}")
+
+
+def test_run_serves_health_and_metrics_and_ends_cleanly(start: Callable[..., Process]) -> None:
+    process = start("run", "--log-format", "json")
+    address = read_until(process.stderr, r"serving (http://[\d.:]+)")[1]
+
+    with httpx2.Client(base_url=address, trust_env=False) as client:
+        answers = {path: client.get(path) for path in ("/healthz", "/readyz", "/metrics", "/")}
+    process.send_signal(signal.SIGTERM)
+    _, logs = process.communicate()
+
+    codes = {path: answer.status_code for path, answer in answers.items()}
+    assert codes == {"/healthz": 200, "/readyz": 200, "/metrics": 200, "/": 404}
+    assert process.returncode == 0
+    events = [json.loads(line)["event"] for line in logs.splitlines()]
+    assert events[-2:] == ["scheduler.stopped", "executor.stopped"]
+
+
+def test_roles_can_be_left_out(start: Callable[..., Process]) -> None:
+    process = start("run", "--no-scheduler", "--log-format", "json")
+    read_until(process.stderr, "serving")
+
+    process.send_signal(signal.SIGTERM)
+    _, logs = process.communicate()
+
+    assert [json.loads(line)["event"] for line in logs.splitlines()] == ["executor.stopped"]
+
+
+def start_stubborn(syncline: CommandLine, start: Callable[..., Process], grace: str) -> Process:
+    """Start a process whose only job never ends, and wait until it runs."""
+    (syncline.folder / "stubborn.py").write_text(STUBBORN)
+    syncline.add(provider="stubborn")
+    environment = {"SYNCLINE_EXECUTOR__SHUTDOWN_GRACE_SECONDS": grace}
+    process = start("run", "--connectors", "stubborn", **environment)
+    while not syncline.json("jobs", "list", "--status", "running"):
+        assert process.poll() is None
+    return process
+
+
+def test_a_job_that_does_not_end_in_time_is_given_back(
+    syncline: CommandLine, start: Callable[..., Process]
+) -> None:
+    process = start_stubborn(syncline, start, grace="0")
+
+    process.send_signal(signal.SIGINT)
+
+    assert process.wait() == 0
+    (job,) = syncline.json("jobs", "list")
+    assert (job["status"], job["attempts"]) == ("queued", 0)
+
+
+def test_a_second_signal_leaves_at_once(
+    syncline: CommandLine, start: Callable[..., Process]
+) -> None:
+    process = start_stubborn(syncline, start, grace="600")
+
+    while process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.05)
+
+    assert process.returncode == 1
+    (job,) = syncline.json("jobs", "list")
+    assert job["status"] == "running"  # left to the reaper
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("module", ["typer", "asyncpg", "uvicorn"])
+def test_a_signal_in_the_midst_of_the_start_ends_in_silence(
+    syncline: CommandLine, module: str, number: signal.Signals
+) -> None:
+    process = syncline.start_program("-c", INTERRUPTED, module, str(int(number)))
+    printed = process.communicate()
+
+    assert (process.returncode, printed) == (0, ("", ""))
+
+
+@pytest.mark.parametrize(("command", "code"), [(["run"], 0), (["jobs", "list"], 1)])
+def test_a_signal_while_the_database_is_being_opened(
+    start: Callable[..., Process], command: list[str], code: int
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/app?sslmode=disable"
+        process = start(*command, SYNCLINE_DATABASE_URL=url)
+        silent.accept()
+
+        process.send_signal(signal.SIGINT)
+        _, complaint = process.communicate()
+
+    assert process.returncode == code
+    assert complaint == ("" if code == 0 else "syncline: interrupted\n")
+
+
+def test_a_taken_port_is_told_in_a_line(start: Callable[..., Process]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        process = start("up", "--port", str(taken.getsockname()[1]))
+        _, complaint = process.communicate()
+
+    assert process.returncode == 1
+    assert re.fullmatch(r"syncline: api\.port is \d+, which is taken .*\n", complaint)
+
+
+def test_the_demo_syncs_tells_of_it_and_can_be_repeated(start: Callable[..., Process]) -> None:
+    process = start("up", "--demo")
+    read_until(process.stdout, "is in no git repository: the demo goes without one")
+    read_until(process.stdout, "12 demo connections added")
+    address = read_until(process.stdout, r"Syncline is running; see (http://[\d.:]+)")[1]
+    read_until(process.stdout, r"\d\d:\d\d:\d\d  12 connections: .*; [1-9]\d* signals")
+    page = httpx2.get(address, trust_env=False).text
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate()
+
+    again = start("up", "--demo")
+    read_until(again.stdout, "0 demo connections added, 12 are there from before")
+    again.send_signal(signal.SIGTERM)
+    again.communicate()
+
+    assert "support-desk" in page
+    assert re.search(r"Stopped\. The data stays in the database test_\d+ on this machine\.", rest)
+    assert (process.returncode, again.returncode) == (0, 0)
+
+
+def test_a_second_demo_takes_a_free_port(start: Callable[..., Process]) -> None:
+    with socket.socket() as first:
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            first.bind(("127.0.0.1", 8080))
+            first.listen()
+        except OSError:
+            pass  # it is taken already, which is as good
+        process = start("up", "--demo", SYNCLINE_API__PORT="")
+        address = read_until(process.stdout, r"see (http://[\d.:]+)")[1]
+
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert not address.endswith(":8080")
+    assert process.returncode == 0
+
+
+def test_in_a_terminal_the_view_is_live(syncline: CommandLine) -> None:
+    ours, theirs = pty.openpty()
+    process = syncline.start("up", "--demo", stdout=theirs)
+    os.close(theirs)
+
+    seen = b""
+    while b"Latest signals" not in seen:
+        seen += os.read(ours, 65536)
+    process.send_signal(signal.SIGINT)
+    while b"Stopped." not in seen:
+        seen += os.read(ours, 65536)
+    process.communicate()
+    os.close(ours)
+
+    assert process.returncode == 0
+    assert b"Recent jobs" in seen
+    assert seen.rindex(b"\x1b[?25h") > seen.rindex(b"\x1b[?25l")  # the cursor is back
+
+
+def test_the_embedded_database(start: Callable[..., Process]) -> None:
+    def run(*arguments: str) -> tuple[int, str]:
+        process = start(*arguments, SYNCLINE_DATABASE_URL="")
+        printed, _ = process.communicate()
+        return process.returncode, printed
+
+    assert run("migrate")[0] == 0
+    code, url = run("db", "url")
+    assert code == 0
+    assert asyncio.run(count_connections(url.strip())) == 0
+    assert run("db", "stop") == (0, "The embedded database is stopped.\n")
+    assert run("db", "upgrade")[1].startswith("Nothing to do")
+    with pytest.raises(OSError, match="No such file|refused"):
+        asyncio.run(count_connections(url.strip()))
+
+
+async def count_connections(url: str) -> int:
+    session = await asyncpg.connect(url)
+    try:
+        count: int = await session.fetchval("SELECT count(*) FROM syncline.connections")
+        return count
+    finally:
+        await session.close()

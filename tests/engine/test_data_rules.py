@@ -1,0 +1,87 @@
+"""The data rules of the specification: keys, defaults, and rows made by hand."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from support.world import World
+from syncline import SyncResult
+
+GUARD = (
+    "CREATE UNIQUE INDEX idx_sync_jobs_connection_type_status ON syncline.sync_jobs"
+    " USING btree (connection_id, job_type)"
+    " WHERE (status = ANY (ARRAY['queued'::text, 'running'::text]))"
+)
+
+
+async def test_guard_is_exactly_as_specified(world: World) -> None:
+    """The partial unique index, by its name and definition."""
+    [row] = await world.sql(
+        "SELECT indexdef FROM pg_indexes WHERE indexname = 'idx_sync_jobs_connection_type_status'"
+    )
+
+    assert row["indexdef"] == GUARD
+
+
+async def test_rows_may_be_inserted_with_their_key_columns_alone(world: World) -> None:
+    """Every other column has a default, and such rows are scheduled and run."""
+    await world.sql(
+        "INSERT INTO {schema}.connections (tenant_id, provider_slug, external_id)"
+        " VALUES ('acme', 'github', 'by hand')"
+    )
+    [connection] = await world.engine.connections.list()
+    await world.sql(
+        "INSERT INTO {schema}.sync_jobs (tenant_id, provider_slug, connection_id, job_type)"
+        " VALUES ('acme', 'github', $1, 'full')",
+        connection.id,
+    )
+    await world.sql(
+        "INSERT INTO {schema}.signals (tenant_id, provider_slug, connection_id, kind)"
+        " VALUES ('acme', 'github', $1, 'k')",
+        connection.id,
+    )
+    world.clock.set(await world.server_time() + timedelta(seconds=1))
+    world.script(SyncResult(), SyncResult())
+
+    report = await world.tick()
+    assert (report.scheduled, await world.run_due()) == (1, 2)
+    assert len(await world.signals(connection)) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tenant_id": ""},
+        {"tenant_id": "t" * 256},
+        {"tenant_id": "a\0b"},
+        {"provider_slug": ""},
+        {"external_id": ""},
+        {"interval_seconds": 59},
+        {"interval_seconds": True},
+        {"config": ["no object"]},
+    ],
+    ids=str,
+)
+async def test_bad_input_is_refused(world: World, wrong: dict[str, Any]) -> None:
+    """Bad input raises a ValueError that names what is wrong."""
+    good: dict[str, Any] = {"tenant_id": "t" * 255, "provider_slug": "p", "external_id": "e"}
+
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        await world.engine.connections.create(**{**good, **wrong})
+
+    assert (await world.engine.connections.create(**good)).status == "active"
+    with pytest.raises(ValueError, match="already"):
+        await world.engine.connections.create(**good)
+
+
+async def test_tenant_of_a_job_is_that_of_its_connection(world: World) -> None:
+    """The database refuses a job under the wrong tenant."""
+    connection = await world.connection(tenant="acme")
+
+    with pytest.raises(asyncpg.ForeignKeyViolationError):
+        await world.job(connection, tenant_id="brix")
+    with pytest.raises(asyncpg.ForeignKeyViolationError):
+        await world.job(connection, connection_id=uuid4())

@@ -1,0 +1,112 @@
+"""E10 of the specification: finished rows never change; retrying and cancelling go round them."""
+
+import pytest
+
+from support.world import World, at
+from syncline import Permanent, RateLimited, SyncResult, Transient
+
+ENDED = ["succeeded", "completed", "failed", "cancelled"]
+
+
+@pytest.mark.parametrize(
+    "error", [Transient("down"), RateLimited("slow", retry_after_seconds=3600)], ids=repr
+)
+async def test_retry_makes_a_job_in_backoff_due_now(world: World, error: Exception) -> None:
+    """E10: retrying makes a job in backoff due now."""
+    connection = await world.connection()
+    job_id = await world.job(connection)
+    await world.run_one(error)
+    assert await world.run_due() == 0
+
+    job = await world.engine.jobs.retry(job_id)
+
+    assert (job.id, job.status, job.retry_after, job.attempts) == (job_id, "queued", None, 1)
+    world.script(SyncResult())
+    assert await world.run_due() == 1
+
+
+@pytest.mark.parametrize("job_type", ["incremental", "full", "webhook"])
+async def test_retry_of_a_failed_job_triggers_a_new_one(world: World, job_type: str) -> None:
+    """E10: with the failed one's type and cursor; the failed row does not change."""
+    connection = await world.connection(sync={"cursor": "stored"})
+    job_id = await world.job(connection, job_type=job_type, cursor='{"page": 3}')
+    await world.run_one(Permanent("gone"))
+    await world.engine.connections.resume(connection.id)
+    failed = await world.get_job(job_id)
+
+    job = await world.engine.jobs.retry(job_id)
+
+    assert await world.get_job(job_id) == failed
+    assert job.id != job_id
+    assert (job.job_type, job.cursor, job.status) == (job_type, {"page": 3}, "queued")
+    assert (job.scheduled_at, job.attempts) == (at("12:00"), 0)
+    await world.run_one()
+    assert world.connector.calls[-1] == (connection.id, {"page": 3})
+
+
+async def test_retry_needs_an_active_connection(world: World) -> None:
+    """E10: a failed job of a connection that is stopped is retried after it was resumed."""
+    connection = await world.connection()
+    job_id = await world.job(connection)
+    await world.run_one(Permanent("gone"))
+
+    with pytest.raises(ValueError, match="error"):
+        await world.engine.jobs.retry(job_id)
+
+
+async def test_retry_of_a_job_that_needs_none(world: World) -> None:
+    """E10: there is nothing to retry about a job that runs, or has succeeded."""
+    connection = await world.connection()
+    job_id = await world.job(connection)
+
+    async with world.during_run():
+        with pytest.raises(ValueError, match="running"):
+            await world.engine.jobs.retry(job_id)
+    with pytest.raises(ValueError, match="succeeded"):
+        await world.engine.jobs.retry(job_id)
+
+
+async def test_cancel_ends_a_queued_job(world: World) -> None:
+    """E10: it counts as a completion, since nothing but a person ended it."""
+    connection = await world.connection(last_finished="10:00")
+    job_id = await world.job(connection)
+
+    job = await world.engine.jobs.cancel(job_id)
+
+    assert (job.id, job.status, job.finished_at) == (job_id, "cancelled", at("12:00"))
+    await world.tick("12:15", jitter_seconds=0)
+    assert (await world.pending(connection)).scheduled_at == at("12:15")
+
+
+async def test_cancel_clears_the_lease_of_a_running_job(world: World) -> None:
+    """E10: from then on the connection is free, whatever its worker still does."""
+    connection = await world.connection()
+    job_id = await world.job(connection)
+
+    async with world.during_run():
+        job = await world.engine.jobs.cancel(job_id)
+        [row] = await world.sql(
+            "SELECT lease_token, lease_expires_at FROM {schema}.sync_jobs WHERE id = $1", job_id
+        )
+        await world.job(connection)
+        await world.run_one(SyncResult(next_cursor="new"))
+
+    assert (job.status, row["lease_token"], row["lease_expires_at"]) == ("cancelled", None, None)
+    assert await world.get_job(job_id) == job
+    assert (await world.sync_metadata(connection))["cursor"] == "new"
+
+
+@pytest.mark.parametrize("status", ENDED)
+async def test_finished_rows_never_change(world: World, status: str) -> None:
+    """E10: neither a cancel nor a retry nor a trigger touches them."""
+    connection = await world.connection()
+    job_id = await world.job(connection, status=status, finished_at=at("11:00"))
+    before = await world.get_job(job_id)
+
+    with pytest.raises(ValueError, match=status):
+        await world.engine.jobs.cancel(job_id)
+    await world.engine.trigger(connection.id)
+    if status in ("failed", "cancelled"):
+        assert (await world.engine.jobs.retry(job_id)).id != job_id
+
+    assert await world.get_job(job_id) == before

@@ -1,0 +1,112 @@
+"""T1 and T2 of the specification: whose clock counts."""
+
+import asyncio
+import random
+import time
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from support.world import World, at
+from syncline import Engine, Settings, Signal, SyncResult
+from syncline.testing import ScriptedConnector
+
+REAL_TIME = timedelta(minutes=5)
+
+
+@pytest.mark.parametrize("hours", [-7, 7])
+async def test_hosts_whose_clocks_are_wrong_behave_alike(
+    world: World, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """T1: production decisions use the database's clock alone."""
+    connection = await world.connection()
+    began = await world.server_time()
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + hours * 3600)
+    monkeypatch.setattr(time, "time_ns", lambda: int((real() + hours * 3600) * 1e9))
+    connectors = [ScriptedConnector("github", [SyncResult()])]
+    settings = Settings(database_url=world.url)
+
+    async with Engine(settings, connectors, rng=random.Random(1)) as engine:
+        await engine.tick()
+        assert await engine.run_due() == 1
+
+    [job] = await world.jobs(connection)
+    ended = await world.server_time()
+    assert job.started_at is not None
+    assert job.finished_at is not None
+    assert began <= job.scheduled_at <= job.started_at <= job.finished_at <= ended
+
+
+async def test_stored_instants_come_from_the_injected_clock(world: World) -> None:
+    """T2: whatever is stored, or compared with what is stored, is the engine's time."""
+    connection = await world.engine.connections.create(
+        tenant_id="acme", provider_slug="github", external_id="a-1"
+    )
+    await world.tick()
+    await world.run_one()
+
+    [job] = await world.jobs(connection)
+    assert {job.scheduled_at, job.started_at, job.finished_at} == {at("12:00")}
+    assert (await world.sync_metadata(connection))["first_activated_at"] == "2025-01-01T12:00:00Z"
+    assert connection.created_at == at("12:00")
+
+
+async def test_server_stamps_what_is_its_own(world: World) -> None:
+    """`created_at` and `updated_at` of jobs, and `received_at`, are the server's own time."""
+    connection = await world.connection()
+    await world.tick()
+    await world.run_one(SyncResult([Signal("k", at("11:00"), {})]))
+
+    [job], [signal] = await world.jobs(connection), await world.signals(connection)
+    now = await world.server_time()
+    for stamped in (job.created_at, job.updated_at, signal.received_at):
+        assert abs(now - stamped) < REAL_TIME
+
+
+async def test_virtual_day_passes_in_seconds(world: World) -> None:
+    """T2: ninety-six runs of a quarter of an hour, and no real waiting."""
+    connection = await world.connection(created="00:00")
+    world.script(*[SyncResult()] * 96)
+    world.dice.value = 0.0
+    world.clock.set(at("00:00"))
+    while world.clock() < at("24:00"):
+        await world.tick()
+        await world.run_due()
+        world.clock.advance(minutes=15)
+
+    finished = [job.finished_at for job in await world.jobs(connection)]
+    assert finished == [at("00:00") + n * timedelta(minutes=15) for n in range(96)]
+
+
+async def test_deadlines_inside_a_process_do_not_follow_the_clock(world: World) -> None:
+    """T2: `max_run_seconds` and a worker's own notice of its lease count real time."""
+    job_id = await world.job(await world.connection())
+
+    async with world.during_run() as run:
+        world.clock.advance(days=2)
+        await asyncio.sleep(0.5)
+        assert not run.was_stopped
+
+    assert (await world.get_job(job_id)).status == "succeeded"
+
+
+async def test_clock_without_a_zone_is_refused(world: World) -> None:
+    """T2: an injected clock returns aware times, or nothing is done."""
+    settings = Settings(database_url=world.url)
+
+    async with Engine(settings, clock=lambda: datetime(2025, 1, 1)) as engine:
+        with pytest.raises(ValueError, match="zone"):
+            await engine.tick()
+
+
+async def test_clock_of_another_zone_is_read_as_utc(world: World) -> None:
+    """T2: times are UTC, whatever zone a clock speaks in."""
+    connection = await world.connection(last_finished="12:00")
+    elsewhere = at("12:15").astimezone(timezone(timedelta(hours=2)))
+
+    async with Engine(Settings(database_url=world.url), clock=lambda: elsewhere) as engine:
+        await engine.tick()
+
+    assert (await world.pending(connection)).slot_at == at("12:15")
+    assert (await world.sync_metadata(connection))["next_run_at"] == "2025-01-01T12:30:00Z"

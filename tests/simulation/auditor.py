@@ -1,0 +1,145 @@
+"""Looks at every commit that changed something, and says what must never be seen."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from simulation.observer import Observer
+
+PENDING, TERMINAL = ("queued", "running"), ("succeeded", "failed", "cancelled", "completed")
+# The notes that people leave in the metadata, beside the engine's keys and among them.
+NOTES = (("note",), ("sync", "note"))
+
+# What changed since the oldest transaction that was open at the last look.
+CHANGES = """
+    SELECT 'job' AS kind, j.id, to_jsonb(j)::text AS row FROM syncline.sync_jobs j
+     WHERE j.xmin::text::bigint >= $1
+     UNION ALL
+    SELECT 'connection', c.id, to_jsonb(c)::text FROM syncline.connections c
+     WHERE c.xmin::text::bigint >= $1
+"""
+HORIZON = """
+    SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS horizon,
+           (SELECT count(*) FROM syncline.sync_jobs) AS jobs
+"""
+STORED = """
+    SELECT count(DISTINCT payload -> 'number') AS stored FROM syncline.signals
+     WHERE connection_id = $1 AND (payload ->> 'number')::int <= $2
+"""
+
+
+class Broken(Exception):
+    """Something was seen that must never be."""
+
+
+class Auditor:
+    """Knows how every job and connection stood after the last commit."""
+
+    def __init__(
+        self, observer: Observer, now: Callable[[], datetime], *, cursors_only_advance: bool
+    ) -> None:
+        self._observer = observer
+        self._now = now
+        # Where types run side by side, an incremental run may overtake the rest of a full pass.
+        self._cursors_only_advance = cursors_only_advance
+        self._horizon = 0
+        self._jobs: dict[UUID, dict[str, Any]] = {}
+        self._connections: dict[UUID, dict[str, Any]] = {}
+        self.commits = 0
+        self.lapses = 0
+
+    def look(self) -> None:
+        """Compare what the commit changed with what stood there before."""
+        self.commits += 1
+        changes = self._observer.ask(CHANGES, self._horizon)
+        [(self._horizon, jobs)] = self._observer.ask(HORIZON)
+        changed = {kind: {} for kind in ("job", "connection")}  # type: ignore[var-annotated]
+        for kind, id_, row in changes:
+            changed[kind][id_] = json.loads(row)
+        full_passes = set()
+        for id_, job in changed["job"].items():
+            before = self._jobs.get(id_)
+            self._judge_job(before, job)
+            if job["job_type"] == "full" and job["status"] == "succeeded" and before != job:
+                full_passes.add(job["connection_id"])
+            self._jobs[id_] = job
+        for id_, connection in changed["connection"].items():
+            self._judge_connection(self._connections.get(id_), connection, full_passes)
+            self._connections[id_] = connection
+        if jobs < len(self._jobs):
+            self._forget_deleted()
+
+    def _judge_job(self, before: dict[str, Any] | None, job: dict[str, Any]) -> None:
+        was, is_ = before["status"] if before else None, job["status"]
+        if before is None or before == job:
+            return
+        if was in TERMINAL:
+            self._complain(f"a {was} job changed", before, job)
+        counted = job["attempts"] - before["attempts"]
+        if counted not in ((0, 1) if was == "running" and is_ != "running" else (0,)):
+            self._complain(f"an attempt was counted {counted} times", before, job)
+        if was == "running" and is_ == "succeeded" and counted:
+            self._complain("a success was counted as a failure", before, job)
+        if was == "queued" and is_ == "running" and not self._is_due(before):
+            self._complain("a job was claimed before it was due", before, job)
+        if was == is_ == "running" and before["lease_token"] != job["lease_token"]:
+            self._judge_take_over(before, job)
+
+    def _judge_take_over(self, before: dict[str, Any], job: dict[str, Any]) -> None:
+        self.lapses += 1
+        if _instant(before["lease_expires_at"]) > self._now():
+            self._complain("a lease was taken over before it lapsed", before, job)
+
+    def _is_due(self, job: dict[str, Any]) -> bool:
+        times = [job["scheduled_at"], job["retry_after"] or job["scheduled_at"]]
+        return max(map(_instant, times)) <= self._now()
+
+    def _judge_connection(
+        self, before: dict[str, Any] | None, connection: dict[str, Any], full_passes: set[str]
+    ) -> None:
+        after = _cursor(connection)
+        if before is not None:
+            went_back = after < _cursor(before) and connection["id"] not in full_passes
+            if went_back and self._cursors_only_advance:
+                self._complain("the cursor went back", before, connection)
+            for path in NOTES:
+                if (_note(connection, path) or 0) < (_note(before, path) or 0):
+                    self._complain(f"somebody's edit of {path} was lost", before, connection)
+        if before is None or after != _cursor(before):
+            [(stored,)] = self._observer.ask(STORED, UUID(connection["id"]), after)
+            if stored != after:
+                self._complain(f"the cursor passed {after - stored} unstored signals", connection)
+
+    def _forget_deleted(self) -> None:
+        """Take note of deletions; jobs go with their connections, and in no other way."""
+        self._keep_only(self._connections, "connections")
+        gone = self._keep_only(self._jobs, "sync_jobs")
+        connections = {str(id_) for id_ in self._connections}
+        for job in gone:
+            if job["connection_id"] in connections:
+                self._complain("a job vanished", job)
+
+    def _keep_only(self, known: dict[UUID, dict[str, Any]], table: str) -> list[dict[str, Any]]:
+        left = {row["id"] for row in self._observer.ask(f"SELECT id FROM syncline.{table}")}
+        return [known.pop(id_) for id_ in list(known) if id_ not in left]
+
+    def _complain(self, what: str, *rows: dict[str, Any]) -> None:
+        raise Broken("\n    ".join([what, *map(json.dumps, rows)]))
+
+
+def _cursor(connection: dict[str, Any]) -> int:
+    cursor = connection["metadata"]["sync"].get("cursor")
+    return cursor["after"] if cursor else 0
+
+
+def _note(connection: dict[str, Any], path: tuple[str, ...]) -> int | None:
+    value = connection["metadata"]
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,224 @@
+"""One seed's world, from its first tick to its last check."""
+
+import asyncio
+import json
+import random
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+
+from simulation.auditor import Auditor, Broken
+from simulation.loop import Process, SimulatedLoop
+from simulation.network import SimulatedNetwork
+from simulation.observer import Observer
+from simulation.people import People
+from simulation.provider import Blocking, Calling, Ledger
+from simulation.weather import Storms, Weather, climate_of
+from simulation.workers import CREWS, Workers, context_of
+from syncline import Engine, Settings
+from syncline.testing import ManualClock
+
+START = datetime(2025, 1, 1, tzinfo=UTC)
+LEASE_SECONDS = 6.0
+LONGEST_DRAIN_SECONDS = 600
+# Errors of the server that belong to ordinary life: a lost race, a call that was cancelled.
+EXPECTED_ERRORS = {"23505", "57014"}
+
+STORED = """
+    SELECT c.external_id,
+           (SELECT coalesce(json_agg((s.payload -> 'number')::int), '[]')::text
+              FROM syncline.signals s WHERE s.connection_id = c.id) AS numbers
+      FROM syncline.connections c
+"""
+LEFT_OVER = """
+    SELECT id FROM syncline.sync_jobs WHERE connection_id = ANY ($1)
+     UNION ALL
+    SELECT id FROM syncline.signals WHERE connection_id = ANY ($2)
+"""
+
+
+@dataclass
+class Report:
+    """What a seed came to; without a failure, everything held."""
+
+    seed: int
+    failure: str | None = None
+    digest: str = ""
+    calls: int = 0
+    commits: int = 0
+    signals: int = 0
+    virtual_seconds: float = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    answers: Counter[str] = field(default_factory=Counter)
+    deeds: Counter[str] = field(default_factory=Counter)
+    trace: list[str] = field(default_factory=list)
+
+
+def live(seed: int, url: str) -> Report:
+    """Live through a seed's world, on a migrated database without rows."""
+    with closing(Observer(url)) as observer:
+        world = World(seed, url, observer)
+        with asyncio.Runner(loop_factory=lambda: world.loop) as runner, world.loop.deciding_time():
+            try:
+                runner.run(world.live(), context=context_of(world.operators))
+            except Exception as error:
+                world.report.failure = f"{type(error).__name__}: {error}"
+            world.end()
+    return world.report
+
+
+class World:
+    def __init__(self, seed: int, url: str, observer: Observer) -> None:
+        self.report = Report(seed)
+        self._url = url
+        self._observer = observer
+        rng = self._rng = random.Random(seed)
+        self._clock = ManualClock(START)
+        self._climate = climate_of(rng)
+        self._weather = Weather(self._chance(), self._climate)
+        self._settings = _choose_settings(rng, url)
+        by_type = self._settings.executor.single_flight == "job_type"
+        self._auditor = Auditor(observer, self._clock, cursors_only_advance=not by_type)
+        self._ledger = Ledger(self._chance(), float("inf") if by_type else LEASE_SECONDS / 3 + 2)
+        self._network = SimulatedNetwork(observer, self._weather, self._auditor.look)
+        self.operators = Process("people", is_mortal=False)
+        self.loop = SimulatedLoop(self._clock, self._network)
+        self.loop.set_exception_handler(self._on_unhandled)
+        self._workers = Workers(self.loop, self._network, self._make_engine, self._chance())
+        self._unhandled: list[str] = []
+
+    async def live(self) -> None:
+        """Live through rough times, then calm ones; in the end everything must have arrived."""
+        session = await asyncpg.connect(self._url)
+        async with Engine(self._settings, clock=self._clock, rng=self._chance()) as engine:
+            people = People(engine, session, self._ledger, self._chance())
+            self.report.deeds = people.deeds
+            for _ in range(self._rng.randint(2, 7)):
+                await people.add_connection()
+            for role in self._rng.choice(CREWS):
+                self._workers.start(role)
+            await self._rough_times(people)
+            await self._calm_times(people)
+            self._check_everything(people)
+            await people.verify()
+        session.terminate()
+
+    def end(self) -> None:
+        """Write down what happened; then wake the dead, the server gone, to wind up their tasks."""
+        network, report = self._network, self.report
+        report.digest, report.calls, report.faults = network.digest, network.calls, network.faults
+        report.commits, report.trace = self._auditor.commits, list(network.trace)
+        report.answers = self._ledger.answers
+        report.signals = sum(len(one.emitted_at) for one in self._ledger.accounts.values())
+        report.virtual_seconds = self.loop.time()
+        self.loop.set_exception_handler(lambda *_: None)
+        network.end()
+        self._workers.thaw_all(the_dead_too=True)
+
+    async def _rough_times(self, people: People) -> None:
+        self._ledger.misbehaviour = self._rng.choice((0.0, 0.1, 0.3))
+        storms = Storms(
+            self._chance(),
+            self._climate,
+            self._network,
+            self._workers,
+            idle_seconds=LEASE_SECONDS,
+        )
+        activities = [
+            asyncio.create_task(activity)
+            for activity in (self._emit(), storms.blow(), people.meddle())
+        ]
+        seconds = self._rng.uniform(100, 300)
+        done, _ = await asyncio.wait(
+            activities, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+        for activity in done:
+            activity.result()
+        for activity in activities:
+            activity.cancel()
+        await asyncio.gather(*activities, return_exceptions=True)
+
+    async def _calm_times(self, people: People) -> None:
+        """Wait until everything is stored; nobody may be left behind for good."""
+        self._weather.is_calm = True
+        self._network.is_down = False
+        self._ledger.misbehaviour = 0
+        self._workers.thaw_all()
+        until = self.loop.time() + LONGEST_DRAIN_SECONDS
+        while missing := self._missing(people):
+            if self.loop.time() > until:
+                raise Broken(f"not stored in {LONGEST_DRAIN_SECONDS} calm seconds: {missing}")
+            await people.resume_all()
+            await asyncio.sleep(5)
+        await asyncio.sleep(2 * LEASE_SECONDS)
+
+    async def _emit(self) -> None:
+        rng = self._chance()
+        while True:
+            await asyncio.sleep(rng.expovariate(1 / 3))
+            self._ledger.emit(self._clock())
+
+    def _missing(self, people: People) -> dict[str, int]:
+        stored = self._stored()
+        missing = {
+            name: len(self._ledger.accounts[name].emitted_at) - len(set(stored[name]))
+            for name in people.connections
+        }
+        return {name: count for name, count in missing.items() if count}
+
+    def _check_everything(self, people: People) -> None:
+        """Compare what is stored with the ledger, and collect what went wrong out of sight."""
+        for name, numbers in self._stored().items():
+            expected = range(1, len(self._ledger.accounts[name].emitted_at) + 1)
+            if sorted(numbers) != list(expected):
+                raise Broken(f"{name}: {Counter(numbers) - Counter(expected)} too many")
+        gone = list(people.deleted)
+        emptied = [id_ for id_, keeps_signals in people.deleted.items() if not keeps_signals]
+        if left := self._observer.ask(LEFT_OVER, gone, emptied):
+            raise Broken(f"rows of deleted connections are left: {left}")
+        errors = set(self._network.errors) - EXPECTED_ERRORS
+        for wrong in (errors, self._ledger.complaints, self._unhandled, self._workers.failure):
+            if wrong:
+                raise Broken(str(wrong))
+
+    def _stored(self) -> dict[str, list[int]]:
+        return {name: json.loads(text) for name, text in self._observer.ask(STORED)}
+
+    def _make_engine(self) -> Engine:
+        connectors = [Calling(self._ledger), Blocking(self._ledger)]
+        return Engine(self._settings, connectors, clock=self._clock, rng=self._chance())
+
+    def _chance(self) -> random.Random:
+        """Return dice of their own for one part of the world, loaded by the seed."""
+        return random.Random(self._rng.random())
+
+    def _on_unhandled(self, _: Any, context: dict[str, Any]) -> None:
+        self._unhandled.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+
+def _choose_settings(rng: random.Random, url: str) -> Settings:
+    return Settings(
+        database_url=url,
+        portable=True,  # notifications arrive when they like
+        pgbouncer=rng.random() < 0.2,
+        pool_size=rng.randint(2, 4),
+        scheduler={
+            "tick_interval_seconds": rng.choice((5, 10, 20)),
+            "lookahead_seconds": rng.choice((0, 10, None)),
+            "default_interval_seconds": 60,
+            "batch_size": rng.choice((1, 2, 1000)),
+        },
+        executor={
+            "concurrency": rng.choice((1, 3, 8)),
+            "poll_interval_seconds": rng.choice((1, 3)),
+            "lease_seconds": LEASE_SECONDS,
+            "max_run_seconds": 20,
+            "shutdown_grace_seconds": rng.choice((0, 3)),
+            "single_flight": "job_type" if rng.random() < 0.2 else "connection",
+        },
+        rate_limit={"base_seconds": 1, "max_seconds": 15},
+    )

@@ -1,0 +1,149 @@
+"""What people do meanwhile, through the engine and with plain SQL."""
+
+import asyncio
+import random
+from collections import Counter
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from simulation.auditor import Broken
+from simulation.provider import Ledger
+from syncline import Engine
+from syncline.model import Connection
+
+EDITS = {
+    "note": """
+        UPDATE syncline.connections SET metadata = jsonb_set(metadata, '{note}',
+               to_jsonb(coalesce((metadata ->> 'note')::int, 0) + 1)) WHERE id = $1
+    """,
+    "note under sync": """
+        UPDATE syncline.connections SET metadata = jsonb_set(metadata, '{sync,note}',
+               to_jsonb(coalesce((metadata #>> '{sync,note}')::int, 0) + 1)) WHERE id = $1
+    """,
+    "interval": """
+        UPDATE syncline.connections
+           SET metadata = jsonb_set(metadata, '{sync,interval_seconds}', '75') WHERE id = $1
+    """,
+    "bad interval": """
+        UPDATE syncline.connections
+           SET metadata = jsonb_set(metadata, '{sync,interval_seconds}', '"soon"') WHERE id = $1
+    """,
+    "bad time": """
+        UPDATE syncline.connections
+           SET metadata = jsonb_set(metadata, '{sync,next_run_at}', '"tomorrow"') WHERE id = $1
+    """,
+    "pause by SQL": "UPDATE syncline.connections SET status = 'paused' WHERE id = $1",
+    "resume by SQL": "UPDATE syncline.connections SET status = 'active' WHERE id = $1",
+}
+
+
+class People:
+    """Restless operators; whatever they do, nobody else may be harmed by it."""
+
+    def __init__(self, engine: Engine, session: Any, ledger: Ledger, rng: random.Random) -> None:
+        self._engine = engine
+        self._session = session
+        self._ledger = ledger
+        self._rng = rng
+        self.connections: dict[str, UUID] = {}
+        self.deleted: dict[UUID, bool] = {}  # and whether its signals were to be kept
+        self.deeds: Counter[str] = Counter()
+
+    async def add_connection(self) -> None:
+        name = f"account {len(self._ledger.accounts) + 1}"
+        self._ledger.open_account(name, has_keys=self._rng.random() < 0.7)
+        connection = await self._engine.connections.create(
+            tenant_id=self._rng.choice(("acme", "globex")),
+            provider_slug=self._rng.choice(("calling", "calling", "blocking")),
+            external_id=name,
+            interval_seconds=self._rng.choice((None, 60, 90)),
+        )
+        self.connections[name] = connection.id
+
+    async def meddle(self) -> None:
+        """Do one thing after another, some of them at the wrong moment."""
+        while True:
+            await asyncio.sleep(self._rng.expovariate(1 / 4))
+            name = self._rng.choice(sorted(self.connections))
+            deed = self._rng.choice(sorted(DEEDS))
+            self.deeds[deed] += 1
+            try:
+                await DEEDS[deed](self, name, self.connections[name])
+            except (ValueError, LookupError):
+                self.deeds["refused"] += 1
+
+    async def edit(self, _name: str, id_: UUID) -> None:
+        await self._session.execute(EDITS[self._rng.choice(sorted(EDITS))], id_)
+
+    async def pause(self, _name: str, id_: UUID) -> None:
+        await self._engine.connections.pause(id_)
+
+    async def resume(self, _name: str, id_: UUID) -> None:
+        await self._engine.connections.resume(id_)
+
+    async def set_interval(self, _name: str, id_: UUID) -> None:
+        await self._engine.connections.set_interval(id_, self._rng.choice((None, 60, 120)))
+
+    async def trigger(self, _name: str, id_: UUID) -> None:
+        await self._engine.trigger(id_)
+
+    async def trigger_full(self, name: str, id_: UUID) -> None:
+        if self._ledger.accounts[name].has_keys:  # the others would rightly be stored again
+            await self._engine.trigger(id_, job_type="full")
+
+    async def retry(self, _name: str, id_: UUID) -> None:
+        job = await self._any_job(id_)
+        # One that ended with a cursor of its own would start from there, however long ago.
+        if job and job.job_type != "full" and (job.cursor is None or job.status == "queued"):
+            await self._engine.jobs.retry(job.id)
+
+    async def cancel(self, _name: str, id_: UUID) -> None:
+        if job := await self._any_job(id_):
+            await self._engine.jobs.cancel(job.id)
+
+    async def add(self, _name: str, _id: UUID) -> None:
+        if len(self._ledger.accounts) < 12:
+            await self.add_connection()
+
+    async def delete(self, name: str, id_: UUID) -> None:
+        if len(self.connections) > 2 and self._rng.random() < 0.3:
+            keeps_signals = self._rng.random() < 0.5
+            del self.connections[name]
+            self.deleted[id_] = keeps_signals
+            await self._engine.connections.delete(id_, keep_signals=keeps_signals)
+
+    async def verify(self, _name: str = "", _id: UUID | None = None) -> None:
+        if broken := await self._engine.verify():
+            raise Broken(f"verify: {broken}")
+
+    async def resume_all(self) -> list[Connection]:
+        connections = await self._engine.connections.list()
+        for connection in connections:
+            if connection.status != "active":
+                await self._engine.connections.resume(connection.id)
+        return connections
+
+    async def _any_job(self, id_: UUID) -> Any:
+        jobs = await self._engine.jobs.list(connection_id=id_, limit=3)
+        return self._rng.choice(jobs) if jobs else None
+
+
+DEEDS = {
+    "add": People.add,
+    "cancel": People.cancel,
+    "delete": People.delete,
+    "edit": People.edit,
+    "pause": People.pause,
+    "resume": People.resume,
+    "retry": People.retry,
+    "set interval": People.set_interval,
+    "trigger": People.trigger,
+    "trigger full": People.trigger_full,
+    "verify": People.verify,
+}
+
+
+async def open_session(url: str) -> Any:
+    return await asyncpg.connect(url)

@@ -1,0 +1,91 @@
+"""How rough the world of a seed is: who dies, what breaks, and how often."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from simulation.network import Fate, Link, SimulatedNetwork
+from simulation.wire import Request
+from simulation.workers import Workers
+
+FAULTS = (Fate.CUT_BEFORE, Fate.CUT_AFTER, Fate.KILL_BEFORE, Fate.KILL_AFTER)
+LONGEST_OUTAGE_SECONDS = 40
+LONGEST_FREEZE_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Climate:
+    """The odds of a seed: faults per call and per COMMIT, and seconds between two storms."""
+
+    per_call: float
+    per_commit: float
+    seconds_between_storms: float
+
+
+def climate_of(rng: random.Random) -> Climate:
+    roughness = rng.choice((0.1, 0.3, 1.0, 1.0, 3.0))
+    return Climate(
+        per_call=0.002 * roughness,
+        per_commit=0.01 * roughness,
+        seconds_between_storms=40 / roughness,
+    )
+
+
+class Weather:
+    """Decides, from the seed alone, whose call is next and what becomes of it."""
+
+    def __init__(self, rng: random.Random, climate: Climate) -> None:
+        self._rng = rng
+        self._climate = climate
+        self.is_calm = False
+
+    def choose(self, count: int) -> int:
+        return self._rng.randrange(count)
+
+    def fate_of(self, link: Link, request: Request) -> Fate:
+        if self.is_calm or not link.process.is_mortal or link.process.is_frozen:
+            return Fate.PASS
+        odds = self._climate.per_commit if request.is_commit else self._climate.per_call
+        return self._rng.choice(FAULTS) if self._rng.random() < odds else Fate.PASS
+
+
+class Storms:
+    """Greater faults, at any time: mostly while connectors wait for their provider."""
+
+    def __init__(
+        self,
+        rng: random.Random,
+        climate: Climate,
+        network: SimulatedNetwork,
+        workers: Workers,
+        *,
+        idle_seconds: float,
+    ) -> None:
+        self._rng = rng
+        self._climate = climate
+        self._network = network
+        self._workers = workers
+        self._idle_seconds = idle_seconds
+
+    async def blow(self) -> None:
+        rng, workers, network = self._rng, self._workers, self._network
+        while True:
+            await asyncio.sleep(rng.expovariate(1 / self._climate.seconds_between_storms))
+            if not workers.awake:
+                continue
+            process = rng.choice(workers.awake)
+            match rng.choice(("kill", "kill", "freeze", "freeze", "stop", "cut", "outage")):
+                case "kill":
+                    network.kill(process)
+                case "freeze":
+                    seconds = rng.uniform(1, LONGEST_FREEZE_SECONDS)
+                    workers.freeze(process, seconds, idle_seconds=self._idle_seconds)
+                case "stop":
+                    workers.stop(process)
+                case "cut":
+                    for link in network.links_of(process):
+                        network.cut(link, "cut in passing")
+                case "outage":
+                    network.go_down()
+                    await asyncio.sleep(rng.uniform(1, LONGEST_OUTAGE_SECONDS))
+                    network.is_down = False

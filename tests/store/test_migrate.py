@@ -1,0 +1,406 @@
+"""Migrations, and what the schema they make promises."""
+
+import asyncio
+import inspect
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from support.databases import Databases, Mode
+from support.fakes import eventually
+from support.world import at
+from syncline import Engine, Settings, Signal, SyncResult
+from syncline.clock import monotonic
+from syncline.errors import SchemaError
+from syncline.store.migrate import CREATE_LEDGER, LOCK_TIMEOUT, known_migrations, migrate
+from syncline.store.pool import Pool
+from syncline.testing import ManualClock, ScriptedConnector
+from syncline.testing.database import TemporaryServer
+
+KNOWN = [f"{migration.version:04}_{migration.name}" for migration in known_migrations()]
+NEWEST = known_migrations()[-1].version
+ODD_NAMES = [
+    "My Schema",
+    'quo"te',
+    "it's",
+    "x" * 63,
+    "схема-😀",
+    "{schema}",
+    "$1",
+    "%s;--",
+    "select",
+]
+HOLD_LEDGER = "LOCK TABLE syncline.schema_migrations IN ROW EXCLUSIVE MODE"
+SOMEBODY_WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
+SCHEMA_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "schema.md"
+
+
+@pytest.fixture
+def url(server: TemporaryServer) -> Iterator[str]:
+    """A database of its own, without the schema."""
+    url = server.create_database()
+    yield url
+    server.drop_database(url)
+
+
+@pytest.fixture
+def url_of_mode(databases: Databases, mode: Mode) -> Iterator[str]:
+    """The same, on the server of the mode."""
+    server = databases.server(mode)
+    url = server.create_database()
+    yield url
+    server.drop_database(url)
+
+
+@pytest.fixture
+async def session(url: str) -> AsyncIterator[Any]:
+    async with connected(url) as session:
+        yield session
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Any]:
+    session = await asyncpg.connect(url)
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+@asynccontextmanager
+async def open_engine(
+    url: str, *connectors: ScriptedConnector, **settings: Any
+) -> AsyncIterator[Engine]:
+    clock = ManualClock(at("12:00"))
+    async with Engine(Settings(database_url=url, **settings), connectors, clock) as engine:
+        yield engine
+
+
+async def test_a_fresh_database_gets_every_migration_once(url_of_mode: str) -> None:
+    async with open_engine(url_of_mode) as engine:
+        assert await engine.migrate() == KNOWN
+        assert await engine.migrate() == []
+        assert await engine.health() == {}
+
+    async with connected(url_of_mode) as session:
+        rows = await session.fetch("SELECT * FROM syncline.schema_migrations ORDER BY version")
+    assert [f"{row['version']:04}_{row['name']}" for row in rows] == KNOWN
+    assert all(re.fullmatch("[0-9a-f]{64}", row["checksum"]) for row in rows)
+
+
+async def test_processes_that_migrate_at_once_share_the_work(url: str) -> None:
+    async with (
+        open_engine(url) as one,
+        open_engine(url) as two,
+        open_engine(url) as three,
+        open_engine(url) as four,
+    ):
+        applied = await asyncio.gather(*(e.migrate() for e in (one, two, three, four)))
+
+    assert sorted(name for names in applied for name in names) == KNOWN
+
+
+async def test_an_applied_migration_that_was_changed_is_refused(url: str, session: Any) -> None:
+    async with open_engine(url) as engine:
+        await engine.migrate()
+        await session.execute("UPDATE syncline.schema_migrations SET checksum = 'x'")
+
+        with pytest.raises(SchemaError) as refused:
+            await engine.migrate()
+
+    assert str(refused.value) == (
+        f"migration {KNOWN[0]} was changed after it was applied; "
+        "migrations are never edited, add a new one"
+    )
+
+
+async def test_a_migration_that_fails_leaves_nothing_behind(pool: Pool, session: Any) -> None:
+    await session.execute("CREATE TABLE syncline.signals ()")
+
+    with pytest.raises(SchemaError) as refused:
+        await migrate(pool, tries=1)
+
+    assert str(refused.value) == (
+        "schema 'syncline' could not be migrated: relation \"signals\" already exists"
+    )
+    tables = await session.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'syncline'")
+    assert {row["tablename"] for row in tables} == {"signals", "schema_migrations"}
+    assert await session.fetchval("SELECT count(*) FROM syncline.schema_migrations") == 0
+
+
+@pytest.fixture
+async def pool(url: str, session: Any) -> AsyncIterator[Pool]:
+    """A pool on a schema to which nothing has been applied yet."""
+    await session.execute("CREATE SCHEMA syncline")
+    await session.execute(CREATE_LEDGER.replace("{schema}", "syncline"))
+    pool = Pool(url, "syncline", size=1)
+    await pool.open()
+    yield pool
+    await pool.close()
+
+
+async def test_a_lock_that_somebody_keeps_is_not_waited_for_long(pool: Pool, session: Any) -> None:
+    began = monotonic()
+
+    async with session.transaction():
+        await session.execute(HOLD_LEDGER)
+        with pytest.raises(SchemaError) as refused:
+            await migrate(pool, tries=2, lock_timeout=timedelta(milliseconds=50))
+
+    assert str(refused.value) == (
+        "schema 'syncline' could not be migrated: another session kept its tables locked"
+    )
+    assert monotonic() - began < 5
+    assert timedelta(seconds=3) >= LOCK_TIMEOUT, "claims wait behind whoever waits for a table"
+
+
+async def test_a_lock_that_somebody_lets_go_is_waited_for(
+    url: str, pool: Pool, session: Any
+) -> None:
+    async with session.transaction():
+        await session.execute(HOLD_LEDGER)
+        migrating = asyncio.create_task(migrate(pool))
+        await eventually(lambda: session.fetchval(SOMEBODY_WAITS))
+
+    assert await migrating == KNOWN
+
+
+def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
+    """Return every public call of an engine, by its name, with arguments that would do."""
+    values: dict[str, Any] = {
+        "connection_id": uuid4(),
+        "job_id": uuid4(),
+        "tenant_id": "acme",
+        "provider_slug": "tickets",
+        "external_id": "a-1",
+        "interval_seconds": 300,
+        "cursor": {"page": 1},
+        "signals": False,
+    }
+    found: dict[str, Callable[[], Awaitable[Any]]] = {}
+    for owner, prefix in (
+        (engine, ""),
+        (engine.connections, "connections."),
+        (engine.jobs, "jobs."),
+        (engine.signals, "signals."),
+    ):
+        for name, method in inspect.getmembers(owner, inspect.iscoroutinefunction):
+            if name.startswith("_"):
+                continue
+            needed = {
+                parameter.name: values[parameter.name]
+                for parameter in inspect.signature(method).parameters.values()
+                if parameter.default is parameter.empty or parameter.name == "signals"
+            }
+            found[prefix + name] = partial(method, **needed)
+    return found
+
+
+async def check_every_call_raises(engine: Engine, line: str) -> None:
+    refusals = {}
+    everything = calls(engine)
+    assert {"migrate", "health", "tick", "run_due", "run", "verify", "jobs.retry"} <= set(
+        everything
+    )
+    for name in everything.keys() - {"migrate", "health"}:
+        with pytest.raises(SchemaError) as refused:
+            await everything[name]()
+        refusals[name] = str(refused.value)
+
+    assert refusals == dict.fromkeys(refusals, line)
+    assert await engine.health() == {"database": f"SchemaError: {line}"}
+
+
+@pytest.mark.parametrize("schema", ["syncline", "My Schema"])
+async def test_without_the_schema_every_call_but_migrate_says_so(url: str, schema: str) -> None:
+    async with open_engine(url, schema=schema) as engine:
+        await check_every_call_raises(
+            engine, f"schema {schema!r} has no Syncline tables yet: run `syncline migrate`"
+        )
+        await engine.migrate()
+
+        assert (await engine.tick()).scheduled == 0
+        assert await engine.health() == {}
+
+
+async def test_on_an_older_schema_every_call_but_migrate_says_so(url: str, session: Any) -> None:
+    async with open_engine(url) as engine:
+        await engine.migrate()
+    await session.execute("DELETE FROM syncline.schema_migrations WHERE version = $1", NEWEST)
+
+    async with open_engine(url) as engine:
+        await check_every_call_raises(
+            engine,
+            f"schema 'syncline' is at version {NEWEST - 1}, this Syncline needs {NEWEST}: "
+            "run `syncline migrate`",
+        )
+
+
+@pytest.mark.parametrize("requires", [0, NEWEST])
+async def test_a_newer_schema_is_worked_on(url: str, session: Any, requires: int) -> None:
+    await add_newer_migration(url, session, requires=requires)
+
+    async with open_engine(url) as engine:
+        assert await engine.migrate() == []
+        assert (await engine.tick()).scheduled == 0
+        assert await engine.health() == {}
+
+
+async def test_a_newer_schema_that_breaks_this_version_is_refused(url: str, session: Any) -> None:
+    await add_newer_migration(url, session, requires=NEWEST + 1)
+
+    async with open_engine(url) as engine:
+        await check_every_call_raises(
+            engine,
+            f"schema 'syncline' is at version {NEWEST + 2}, which this Syncline "
+            f"(version {NEWEST}) cannot work on: install a newer one",
+        )
+
+
+async def add_newer_migration(url: str, session: Any, *, requires: int) -> None:
+    async with open_engine(url) as engine:
+        await engine.migrate()
+    await session.execute(
+        "INSERT INTO syncline.schema_migrations (version, name, checksum, requires)"
+        " VALUES ($1, 'tomorrow', 'x', $2)",
+        NEWEST + 2,
+        requires,
+    )
+
+
+async def live(url: str, **settings: Any) -> None:
+    """Let an engine do everything it can once: run, page, fail, reap, retry, change, delete."""
+    signal = Signal("seen", at("11:00"), {"n": 1}, dedupe_key="1")
+    connector = ScriptedConnector(
+        "tickets", [SyncResult([signal], 1, True), SyncResult([signal], 2)]
+    )
+    async with open_engine(url, connector, **settings) as engine:
+        created = await engine.connections.create(
+            tenant_id="acme", provider_slug="tickets", external_id="a-1", interval_seconds=300
+        )
+        assert (await engine.tick()).scheduled == 1
+        assert await engine.run_due() == 2
+        assert len(await engine.signals.list(tenant_id="acme")) == 1
+        connector.script.append(OSError("away"))
+        job = await engine.trigger(created.id)
+        assert await engine.run_due() == 1
+        assert (await engine.jobs.retry(job.id)).retry_after is None
+        await engine.jobs.cancel(job.id)
+        await engine.connections.set_interval(created.id, 600)
+        await engine.connections.set_cursor(created.id, 3)
+        await engine.connections.pause(created.id)
+        await engine.connections.resume(created.id)
+        assert (await engine.summarise()).signals == 1
+        await engine.status()
+        assert await engine.verify() == []
+        running = asyncio.create_task(engine.run(signals=False))
+        connector.script.append(SyncResult(next_cursor=4))
+        await engine.trigger(created.id)
+        await eventually(lambda: not connector.script)
+        engine.stop()
+        assert await running
+        await engine.connections.delete(created.id)
+        assert await engine.connections.list() == []
+        assert await engine.signals.list() == []
+
+
+@pytest.mark.parametrize("schema", ODD_NAMES)
+async def test_any_schema_will_do(url: str, schema: str) -> None:
+    async with open_engine(url, schema=schema) as engine:
+        assert await engine.migrate() == KNOWN
+
+    await live(url, schema=schema)
+
+
+async def test_nothing_is_made_outside_of_the_schema(url: str, session: Any) -> None:
+    everything = (
+        "SELECT relnamespace::regnamespace::text AS schema, relname FROM pg_class"
+        " WHERE relnamespace::regnamespace::text !~ '^pg_toast|^\"My Schema\"'"
+        " UNION ALL SELECT pronamespace::regnamespace::text, proname FROM pg_proc"
+        " WHERE pronamespace::regnamespace::text <> '\"My Schema\"' ORDER BY 1, 2"
+    )
+    before = await session.fetch(everything)
+
+    async with open_engine(url, schema="My Schema") as engine:
+        await engine.migrate()
+
+    assert await session.fetch(everything) == before
+
+
+async def test_the_documented_rights_are_enough(url_of_mode: str, mode: Mode) -> None:
+    url = url_of_mode
+    async with open_engine(url) as engine:
+        await engine.migrate()
+    async with documented_roles(url):
+        await live(as_role(url, "syncline_app"), portable=mode.portable)
+
+        async with open_engine(as_role(url, "syncline_app")) as engine:
+            assert await engine.migrate() == [], "where nothing is missing, no right is needed"
+        await check_what_the_application_may_not(as_role(url, "syncline_app"))
+        await check_that_a_reader_only_reads(as_role(url, "syncline_reader"))
+
+
+@asynccontextmanager
+async def documented_roles(url: str) -> AsyncIterator[None]:
+    async with connected(url) as owner:
+        for block in sql_blocks(SCHEMA_PAGE, heading="## Roles"):
+            await owner.execute(block)
+        try:
+            # Somebody took away what Postgres gives to everybody.
+            await owner.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+            await owner.execute("REVOKE ALL ON ALL FUNCTIONS IN SCHEMA syncline FROM PUBLIC")
+            yield
+        finally:
+            for role in ("syncline_app", "syncline_reader"):
+                await owner.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+async def check_what_the_application_may_not(url: str) -> None:
+    async with connected(url) as session:
+        for statement in (
+            "CREATE TABLE syncline.x ()",
+            "CREATE TABLE public.x ()",
+            "DROP TABLE syncline.signals",
+            "TRUNCATE syncline.signals",
+            "UPDATE syncline.signals SET payload = '{}'",
+            "DELETE FROM syncline.schema_migrations",
+        ):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await session.execute(statement)
+
+
+async def check_that_a_reader_only_reads(url: str) -> None:
+    async with connected(url) as session:
+        for table in ("connections", "sync_jobs", "signals"):
+            assert await session.fetch(f"SELECT * FROM syncline.{table}") == []
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await session.execute(f"DELETE FROM syncline.{table}")
+
+
+async def test_a_role_without_rights_is_told_what_it_lacks(url: str, session: Any) -> None:
+    async with open_engine(url) as engine:
+        await engine.migrate()
+    await session.execute("CREATE ROLE syncline_stranger LOGIN")
+    try:
+        async with open_engine(as_role(url, "syncline_stranger")) as engine:
+            with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied"):
+                await engine.tick()
+    finally:
+        await session.execute("DROP ROLE syncline_stranger")
+
+
+def as_role(url: str, role: str) -> str:
+    return re.sub(r"//[^@/]*@", f"//{role}@", url)
+
+
+def sql_blocks(page: Path, *, heading: str) -> list[str]:
+    section = page.read_text("utf-8").partition(heading)[2].partition("\n## ")[0]
+    return re.findall(r"```sql\n(.*?)```", section, re.DOTALL)

@@ -1,0 +1,75 @@
+"""The command line as a person uses it: inside this process, or as processes of its own."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from typer.testing import CliRunner, Result
+
+from syncline.cli.app import app
+
+TESTS = Path(__file__).parents[1]
+Process = subprocess.Popen[str]
+
+
+@dataclass
+class CommandLine:
+    """Runs commands against one database."""
+
+    url: str
+    folder: Path
+
+    def __call__(self, *arguments: str) -> Result:
+        return CliRunner().invoke(app, ["--database-url", self.url, *arguments])
+
+    def json(self, *arguments: str) -> Any:
+        """Return what a command that must succeed prints with --json."""
+        result = self(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    def add(self, external_id: str = "a-1", *, tenant: str = "acme", provider: str = "demo") -> str:
+        """Add a connection and return its id."""
+        added: str = self.json("connections", "add", tenant, provider, external_id)["id"]
+        return added
+
+    def sql(self, statement: str, *arguments: Any) -> Sequence[Any]:
+        async def fetch() -> Sequence[Any]:
+            session = await asyncpg.connect(self.url)
+            try:
+                return await session.fetch(statement, *arguments)
+            finally:
+                await session.close()
+
+        return asyncio.run(fetch())
+
+    def start(self, *arguments: str, stdout: int = subprocess.PIPE, **environment: str) -> Process:
+        """Start `python -m syncline …` in the test's own folder."""
+        return self.start_program("-m", "syncline", *arguments, stdout=stdout, **environment)
+
+    def start_program(
+        self, *arguments: str, stdout: int = subprocess.PIPE, **environment: str
+    ) -> Process:
+        """Start Python, in an environment that leads to the database."""
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            env={
+                **os.environ,
+                "SYNCLINE_DATABASE_URL": self.url,
+                "SYNCLINE_API__PORT": "0",
+                "PYTHONPATH": str(TESTS),
+                **environment,
+            },
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
