@@ -3,14 +3,16 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST_WORKERS ?= 2
+SEED ?= 1
+ROUNDS ?= 5
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
           --no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lock clean bench
+.PHONY: help demo test check format lock clean bench bench-quick faults faults-quick
 
 help:  ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.runtime  ## Sync this repository's history and a dozen demo connections, live
 	@$(BIN)/syncline up --demo
@@ -28,8 +30,17 @@ format: $(VENV)/.dev  ## Format the code and mend what the linter can
 	@$(BIN)/ruff format src tests bench
 	@$(BIN)/ruff check --fix src tests bench
 
-bench: $(VENV)/.dev  ## Measure jobs and connections per second, once
-	@$(BIN)/python bench/throughput.py
+bench: $(VENV)/.dev  ## Measure beside the peers, everything (over an hour); ONLY=drain,tick for some
+	@$(BIN)/python -m bench --rounds $(ROUNDS) $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
+
+bench-quick: $(VENV)/.dev  ## Measure beside pgqueuer alone and check the ratios loosely (5 minutes)
+	@$(BIN)/python -m bench --quick --rounds 2 $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
+
+faults: $(VENV)/.dev  ## Inject every kind of fault, 200 times and more (about 10 minutes)
+	@$(BIN)/python -m faults --seed $(SEED) --output build/faults
+
+faults-quick: $(VENV)/.dev  ## Inject most kinds of fault once (under 3 minutes)
+	@$(BIN)/python -m faults --quick --seed $(SEED) --output build/faults-quick
 
 lock: $(VENV)/.dev  ## Resolve the dependencies anew (hashes, no addresses)
 	@$(BIN)/pip install --quiet uv

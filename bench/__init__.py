@@ -1,1 +1,1 @@
-"""The benchmark: Syncline beside its peers, on one Postgres, in one run. See docs/performance.md."""
+"""The benchmark: Syncline beside its peers, on one Postgres, in one run."""

@@ -12,7 +12,6 @@ from urllib.parse import parse_qs, urlsplit
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE / ".peers"
 SYNCLINE = "syncline"
-LAST_LINES = 3
 
 
 @dataclass(frozen=True)
@@ -128,8 +127,8 @@ def _run(command: list[str]) -> str:
         return f"{command[0]}: {error}"
     if done.returncode == 0:
         return ""
-    said = (done.stderr or done.stdout).strip().splitlines()[-LAST_LINES:]
-    return " / ".join(said) or f"{command[0]} ended with {done.returncode}"
+    said = (done.stderr or done.stdout).strip().splitlines()
+    return said[-1] if said else f"{command[0]} ended with {done.returncode}"
 
 
 def address_parts(url: str) -> dict[str, str | int]:

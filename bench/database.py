@@ -32,6 +32,7 @@ TOP_STATEMENTS = """
            AS statement
       FROM pg_stat_statements
      WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+       AND query !~* '^\\s*(vacuum|checkpoint|create|comment|alter|truncate|select pg_stat)'
      ORDER BY total_exec_time DESC LIMIT $1
 """
 
@@ -40,8 +41,8 @@ class Database:
     """The server of one run of the benchmark."""
 
     def __init__(self, *, profile: bool) -> None:
-        self._binaries, self._has_statistics = choose_binaries()
-        self._profile = profile and self._has_statistics
+        self._binaries, self.has_statistics = choose_binaries()
+        self._profile = profile and self.has_statistics
         self._server = TemporaryServer(
             binaries=self._binaries,
             server_settings=SERVER_SETTINGS | (_profile_settings() if self._profile else {}),

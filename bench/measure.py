@@ -14,7 +14,7 @@ JOBS_PER_SECOND = "jobs/s"
 CPU_PER_JOB = "client CPU, µs/job"
 ENQUEUED_PER_SECOND = "enqueued/s"
 P50, P99 = "p50, ms", "p99, ms"
-POLL_SECONDS = 0.002
+POLL_SECONDS = 0.005
 PAUSE_SECONDS = 0.02  # between two samples of the latency, so that the worker is idle again
 
 

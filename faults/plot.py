@@ -1,19 +1,19 @@
-"""Throughput over time with the faults marked, as an SVG."""
+"""Throughput over time with the faults marked below it, as an SVG."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 
 from faults.record import Injection, Record, Sample
 
-WIDTH, HEIGHT = 1200, 360
-LEFT, RIGHT, TOP, BOTTOM = 60, 20, 30, 40
+WIDTH, LEFT, RIGHT, TOP, PLOT, ROW = 1200, 90, 20, 30, 260, 16
 SMOOTHING_SECONDS = 2.0
 GRID = 5
 STYLE = """
     text { font: 12px sans-serif; fill: #444 } .grid { stroke: #ddd }
-    .rate { fill: none; stroke: #1565c0; stroke-width: 1.5 } .fault { fill: #c62828; opacity: .12 }
-    .mark { stroke: #c62828; opacity: .5 }
+    .rate { fill: none; stroke: #1565c0; stroke-width: 1.5 }
+    .fault { fill: #c62828; opacity: .55 } .fault:hover { opacity: 1 }
 """
+Scale = Callable[[float], float]
 
 
 def draw(record: Record) -> str:
@@ -26,24 +26,23 @@ def draw(record: Record) -> str:
         return LEFT + (WIDTH - LEFT - RIGHT) * min(seconds / length, 1)
 
     def y(rate: float) -> float:
-        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * rate / highest
+        return TOP + PLOT * (1 - rate / highest)
 
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}">',
-        f"<style>{STYLE}</style>",
-        f'<text x="{LEFT}" y="18">signals stored per second; each red band is a fault</text>',
-    ]
-    for step in range(GRID + 1):
-        rate, seconds = highest * step / GRID, length * step / GRID
-        parts.append(
-            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(rate):.1f}"'
-            f' y2="{y(rate):.1f}"/><text x="8" y="{y(rate) + 4:.1f}">{rate:.0f}</text>'
-            f'<text x="{x(seconds) - 10:.1f}" y="{HEIGHT - 15}">{seconds:.0f} s</text>'
-        )
-    parts += [_band(one, x(one.began), x(one.ended)) for one in record.injections]
+    families = sorted({one.family for one in record.injections})
+    height = TOP + PLOT + 30 + ROW * len(families) + 10
     points = " ".join(f"{x(at):.1f},{y(rate):.1f}" for at, rate in rates)
-    parts.append(f'<polyline class="rate" points="{points}"/></svg>')
-    return "\n".join(parts) + "\n"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}">',
+        f"<style>{STYLE}</style>",
+        f'<text x="{LEFT}" y="18">signals stored per second, and the faults below</text>',
+        *_grid(x, y, length, highest),
+        f'<polyline class="rate" points="{points}"/>',
+    ]
+    for number, family in enumerate(families):
+        top = TOP + PLOT + 30 + ROW * number
+        parts.append(f'<text x="8" y="{top + 11}">{escape(family)}</text>')
+        parts += [_mark(one, x, top) for one in record.injections if one.family == family]
+    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def throughput(samples: Sequence[Sample]) -> list[tuple[float, float]]:
@@ -58,11 +57,22 @@ def throughput(samples: Sequence[Sample]) -> list[tuple[float, float]]:
     return rates
 
 
-def _band(injection: Injection, left: float, right: float) -> str:
-    width = max(right - left, 1)
+def _grid(x: Scale, y: Scale, length: float, highest: float) -> list[str]:
+    lines = []
+    for step in range(GRID + 1):
+        rate, seconds = highest * step / GRID, length * step / GRID
+        lines.append(
+            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(rate):.1f}"'
+            f' y2="{y(rate):.1f}"/><text x="{LEFT - 40}" y="{y(rate) + 4:.1f}">{rate:.0f}</text>'
+            f'<text x="{x(seconds) - 14:.1f}" y="{TOP + PLOT + 18}">{seconds:.0f} s</text>'
+        )
+    return lines
+
+
+def _mark(injection: Injection, x: Scale, top: float) -> str:
+    left, right = x(injection.began), x(injection.ended)
     return (
-        f"<g><title>{escape(injection.kind)} at {injection.began:.1f} s</title>"
-        f'<rect class="fault" x="{left:.1f}" y="{TOP}" width="{width:.1f}"'
-        f' height="{HEIGHT - TOP - BOTTOM}"/><line class="mark" x1="{left:.1f}" x2="{left:.1f}"'
-        f' y1="{TOP}" y2="{HEIGHT - BOTTOM}"/></g>'
+        f"<g><title>{escape(injection.kind)}, {injection.began:.1f} s</title>"
+        f'<rect class="fault" x="{left:.1f}" y="{top + 2}" width="{max(right - left - 0.5, 1):.1f}"'
+        f' height="{ROW - 4}"/></g>'
     )

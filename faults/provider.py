@@ -105,7 +105,7 @@ class Provider:
         self._mishaps.pop(name, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             request = (await reader.readuntil(b"\r\n\r\n")).decode()
             asked = dict(parse_qsl(urlsplit(request.split()[1]).query))
             name, pid = asked["stream"], int(asked["pid"])

@@ -107,10 +107,9 @@ class Link:
             return
         wire = Wire(self, (reader, writer), upstream)
         self._wires.add(wire)
-        try:
+        with contextlib.suppress(asyncio.CancelledError):  # the end of the run
             await wire.run()
-        finally:
-            self._wires.discard(wire)
+        self._wires.discard(wire)
 
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -163,10 +162,9 @@ class Wire:
 
     async def _forward(self, message: bytes, writer: asyncio.StreamWriter) -> None:
         await self._link.pass_on()
-        if self.is_dead:
-            await asyncio.Event().wait()
-        writer.write(message)
-        await writer.drain()
+        if not self.is_dead:
+            writer.write(message)
+            await writer.drain()
 
     async def _may_commit(self) -> bool:
         """Return whether the COMMIT may go on its way; a trap may be set for it."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True, slots=True)
 class Injection:
     kind: str
+    family: str
     began: float
     ended: float
 

@@ -30,7 +30,7 @@ def show(console: Console, catalogue: Mapping[str, Kind], record: Record, verdic
         results.add_row(line.what, str(line), limit, mark)
     console.print(results)
     for complaint in verdict.complaints:
-        console.print(f"[red]{complaint}[/red]", highlight=False)
+        console.print(complaint, style="red", highlight=False, markup=False)
     console.print("Every promise was kept." if verdict.is_good else "[red]A promise was broken.")
 
 

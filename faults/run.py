@@ -21,7 +21,7 @@ from faults.waiting import TooLate, until
 from syncline import Engine, Settings
 from syncline.testing.database import TemporaryServer
 
-WORKERS, SCHEDULERS = 3, 2
+WORKERS, SCHEDULERS = 4, 2
 NEWCOMER_EVERY_SECONDS = 5
 INJECTION_SECONDS = 180
 QUIET_SECONDS = 90
@@ -45,12 +45,15 @@ async def run(
         await stage.heal()
         async with stage.newcomers(every=NEWCOMER_EVERY_SECONDS):
             for number, kind in enumerate(injections, start=1):
+                before = len(stage.record.complaints)
                 took = await inject(stage, kind)
                 console.print(
                     f"{stage.record.now():6.1f} s  {number:3}/{len(injections)}"
                     f"  {kind.name}  [dim]{took:.1f} s[/dim]",
                     highlight=False,
                 )
+                for complaint in stage.record.complaints[before:]:
+                    console.print(complaint, style="red", highlight=False, markup=False)
         await become_quiet(stage)
         return stage.record, await judge(stage)
 
@@ -68,7 +71,7 @@ async def inject(stage: Stage, kind: Kind) -> float:
     except (Exception, TimeoutError) as error:
         record.complain(f"{kind.name}: {type(error).__name__}: {error}")
     await stage.heal()
-    record.injections.append(Injection(kind.name, began, record.now()))
+    record.injections.append(Injection(kind.name, kind.family, began, record.now()))
     return record.now() - began
 
 

@@ -75,7 +75,14 @@ class Stage:
         return list(self.ids).index(name) % 8 == 7
 
     def any(self, role: Role) -> Process:
-        return self.rng.choice(self.fleet.running(role))
+        """Return a process that is up; a worker has called already."""
+        return self.rng.choice(
+            self.working() if role == "worker" else self.fleet.running("scheduler")
+        )
+
+    def working(self) -> list[Process]:
+        workers = self.fleet.running("worker")
+        return [worker for worker in workers if self.provider.calls_by(worker.pid)]
 
     async def busy_worker(self) -> Process:
         """Return a worker in mid-call."""
@@ -93,7 +100,7 @@ class Stage:
         """Undo what is left of a fault, and wait until every live stream goes on."""
         self.provider.trouble = None
         await self.fleet.replace_missing()
-        await self._until_all_work()
+        await until(lambda: len(self.working()) > 1, within=60, what="a victim and another")
         before = await self.database.cursors()
 
         async def silent() -> list[str]:
@@ -112,16 +119,6 @@ class Stage:
         for process in self.fleet.ended_unasked():
             process.may_end = True
             self.record.complain(f"{process.log.stem} ended unasked with {process.exit_code}")
-
-    async def _until_all_work(self) -> None:
-        def idle() -> list[Process]:
-            workers = self.fleet.running("worker")
-            return [worker for worker in workers if not self.provider.calls_by(worker.pid)]
-
-        try:
-            await until(lambda: not idle(), within=PATIENCE_SECONDS, what="every worker works")
-        except TooLate:
-            self.record.complain(f"{', '.join(one.log.stem for one in idle())} never worked")
 
     async def measure_recovery(self, killed_at: datetime) -> None:
         """Wait until every live stream was claimed after the kill; note how long that took."""

@@ -1,6 +1,6 @@
 """chancy: its async executor, 5000 jobs at once, eager polling, no default plugins.
 
-    python -m bench.peers.chancy drain|latency URL COUNT
+python -m bench.peers.chancy drain|latency URL COUNT
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from chancy import Chancy, Job, Queue, Worker
 from bench.measure import ENQUEUED_PER_SECOND, Stopwatch, Tally, report
 
 CONCURRENCY = 5000
+FLUSH_SECONDS = 0.1
 PENDING = "SELECT EXISTS (SELECT FROM chancy_jobs WHERE state IN ('pending', 'running'))"
 
 noted = None  # chancy finds a job by its importable name, so this cannot be a closure
@@ -36,7 +37,7 @@ async def drain(chancy, url, count):
     async def is_pending():
         return (await (await session.execute(PENDING)).fetchone())[0]
 
-    async with Worker(chancy):
+    async with eager_worker(chancy):
         figures = await tally.drained(is_pending)
     return figures | {ENQUEUED_PER_SECOND: count / enqueued}
 
@@ -45,9 +46,16 @@ async def latency(chancy, _url, count):
     global noted
     watch = Stopwatch()
     noted = watch.job
-    async with Worker(chancy):
+    async with eager_worker(chancy):
         await asyncio.sleep(2)  # until it listens
         return await watch.sample([lambda: chancy.push(Job.from_func(noop))] * count)
+
+
+def eager_worker(chancy):
+    """It writes what has ended once a second unless told otherwise."""
+    worker = Worker(chancy)
+    worker.send_outgoing_interval = FLUSH_SECONDS
+    return worker
 
 
 async def main():

@@ -7,7 +7,7 @@ const { Pool } = require("pg");
 
 const ENQUEUE_BATCH = 10_000;
 const PENDING = "SELECT EXISTS (SELECT FROM graphile_worker._private_jobs) AS pending";
-const POLL_MILLISECONDS = 2;
+const POLL_MILLISECONDS = 5;
 const PAUSE_MILLISECONDS = 20;
 
 const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));

@@ -1,6 +1,6 @@
 """pgqueuer: asyncpg, uvloop, batches of 500, its own autovacuum profile.
 
-    python -m bench.peers.pgqueuer drain|latency URL COUNT
+python -m bench.peers.pgqueuer drain|latency URL COUNT
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """procrastinate: 30 jobs at once, a pool of 20, uvloop, ANALYZE after the bulk defer.
 
-    python -m bench.peers.procrastinate drain|latency URL COUNT
+python -m bench.peers.procrastinate drain|latency URL COUNT
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Run one trial in this process and print its figures as the last line.
 
-    python -m bench.workloads WORKLOAD URL PSQL OPTIONS
+python -m bench.workloads WORKLOAD URL PSQL OPTIONS
 """
 
 import asyncio
@@ -8,7 +8,8 @@ import cProfile
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from bench.measure import Figures, report
 from bench.workloads import draining, processes, signals, steady, ticking, waking
@@ -16,7 +17,7 @@ from bench.workloads.case import Case
 
 CPROFILE = "BENCH_CPROFILE"  # the file to write a profile of this process to
 
-WORKLOADS: dict[str, Callable[[Case], Awaitable[Figures]]] = {
+WORKLOADS: dict[str, Callable[[Case], Coroutine[Any, Any, Figures]]] = {
     "drain": draining.no_op,
     "cursor": draining.cursor,
     "slow": draining.slow,

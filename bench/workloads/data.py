@@ -29,7 +29,7 @@ USED_CONNECTIONS = """
            (id, tenant_id, provider_slug, external_id, created_at, look_at, last_finished_at,
             metadata)
     SELECT pg_temp.ordered_id(30, n), 'tenant-' || n % 100, $2, n::text, now() - interval '30 days',
-           slot, slot - make_interval(secs => $6),
+           slot, slot - make_interval(secs => $6::float8),
            jsonb_build_object('sync', jsonb_build_object(
                'first_activated_at', '2026-01-01T00:00:00Z',
                'next_run_at', to_char(slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
@@ -37,8 +37,8 @@ USED_CONNECTIONS = """
       FROM generate_series(1, $1::int) n
      CROSS JOIN LATERAL (
            SELECT now() + make_interval(secs => CASE
-                  WHEN $5 AND n % 10 = 0 THEN -60 * random()
-                  ELSE $3 + ($4 - $3) * random() END) AS slot) planned
+                  WHEN $5::bool AND n % 10 = 0 THEN -60 * random()
+                  ELSE $3::float8 + ($4::float8 - $3) * random() END) AS slot) planned
 """
 
 LAST_JOBS = """

@@ -3,12 +3,11 @@
 import asyncio
 import multiprocessing
 import time
-from multiprocessing.sharedctypes import SynchronizedArray
 from multiprocessing.synchronize import Barrier, Event
 from typing import Any
 
 from bench.measure import CPU_PER_JOB, JOBS_PER_SECOND, POLL_SECONDS, Figures, cpu_seconds
-from bench.workloads.case import PENDING, Case, Counted, running, vacuum
+from bench.workloads.case import PENDING, Case, Counted, begin_measuring, running, vacuum
 from bench.workloads.data import add_connections
 
 PATIENCE_SECONDS = 60
@@ -21,6 +20,7 @@ async def drain_together(case: Case) -> Figures:
         await add_connections(session, jobs)
         await engine.tick()
         await vacuum(session)
+        await begin_measuring(session)
         crew = Crew(case, workers)
         try:
             seconds = await crew.drain(jobs, session)
@@ -35,8 +35,9 @@ class Crew:
 
     def __init__(self, case: Case, workers: int) -> None:
         spawn = multiprocessing.get_context("spawn")
-        self._started: SynchronizedArray[int] = spawn.Array("q", workers)
-        self._cpu: SynchronizedArray[float] = spawn.Array("d", workers)
+        # One place for each, so that nobody has to lock.
+        self._started: Any = spawn.Array("q", workers, lock=False)
+        self._cpu: Any = spawn.Array("d", workers, lock=False)
         self._go, self._end = spawn.Barrier(workers + 1), spawn.Event()
         shared = (self._started, self._cpu, self._go, self._end)
         self._processes = [
@@ -50,7 +51,7 @@ class Crew:
         await asyncio.to_thread(self._go.wait, PATIENCE_SECONDS)
         began = ended = time.perf_counter()
         # To look into the table while it is being drained would slow the drain down.
-        while sum(self._started) < jobs:
+        while sum(self._started) < jobs:  # noqa: ASYNC110  (other processes set no event here)
             await asyncio.sleep(POLL_SECONDS)
         while await session.fetchval(PENDING):
             await asyncio.sleep(POLL_SECONDS)
@@ -63,29 +64,35 @@ class Crew:
         for process in self._processes:
             process.join(PATIENCE_SECONDS)
             process.kill()
-        return sum(self._cpu)
+        return float(sum(self._cpu))
 
 
 def work(
     case: Case,
     place: int,
-    started: "SynchronizedArray[int]",
-    cpu: "SynchronizedArray[float]",
+    started: Any,
+    cpu: Any,
     go: Barrier,
     end: Event,
 ) -> None:
     """Be one worker process."""
-    counts, seconds = started.get_obj(), cpu.get_obj()
 
     def note() -> None:
-        counts[place] += 1
+        started[place] += 1
 
     async def serve() -> None:
         async with case.engine(Counted(note)) as engine:
             await asyncio.to_thread(go.wait, PATIENCE_SECONDS)
             used = cpu_seconds()
             async with running(engine, scheduler=False):
-                await asyncio.to_thread(end.wait)
-            seconds[place] = cpu_seconds() - used
+                await asyncio.to_thread(wait_for, end)
+            cpu[place] = cpu_seconds() - used
 
     asyncio.run(serve())
+
+
+def wait_for(end: Event) -> None:
+    """Wait for the word to end, or for the end of whoever would say it."""
+    parent = multiprocessing.parent_process()
+    while not end.wait(1) and parent is not None and parent.is_alive():
+        pass

@@ -65,7 +65,6 @@ async def copy_again(case: Case, session: Any) -> float:
         file = Path(folder) / "signals.txt"
         await _psql(case, f"\\copy syncline.signals TO '{file}'")
         await session.execute("TRUNCATE syncline.signals")
-        await session.execute("CHECKPOINT")
         began = time.perf_counter()
         await _psql(case, f"\\copy syncline.signals FROM '{file}'")
         return time.perf_counter() - began

@@ -9,16 +9,19 @@ from bench.workloads.case import Case, Counted, begin_measuring, running
 from bench.workloads.data import INTERVAL_SECONDS, add_used_connections
 
 LATENESS_P50, LATENESS_P99 = "lateness p50, s", "lateness p99, s"
-RAMP_SECONDS = 180  # until the jitter of the first slots has spread, fewer jobs are due
+FILLED_PER_SECOND = 5000  # rows that the preparation is given time for, before the first slot
 TABLES = ("connections", "sync_jobs")
 
 LATENESS = """
-    SELECT count(*) AS jobs,
+    -- How late jobs began that were to begin in the given time; the rate is that of its second
+    -- half, because at first fewer are due, until the jitter of the first slots has spread.
+    SELECT count(*) FILTER (WHERE due_at > $1 + ($2 - $1) / 2) AS jobs,
            percentile_cont(0.5) WITHIN GROUP (ORDER BY late) AS p50,
            percentile_cont(0.99) WITHIN GROUP (ORDER BY late) AS p99, max(late) AS worst
-      FROM (SELECT extract(epoch FROM coalesce(started_at, $2) - scheduled_at)::float8 AS late
+      FROM (SELECT scheduled_at AS due_at,
+                   extract(epoch FROM coalesce(started_at, $2) - scheduled_at)::float8 AS late
               FROM syncline.sync_jobs
-             WHERE scheduled_at BETWEEN $1 AND $2 AND slot_at >= $1) jobs
+             WHERE scheduled_at BETWEEN $1::timestamptz AND $2::timestamptz) jobs
 """
 SIZE = """
     SELECT pg_table_size($1::text::regclass) / 1e6::float8 AS heap,
@@ -28,15 +31,18 @@ SIZE = """
 
 async def steady_state(case: Case) -> Figures:
     """Run every loop for a while and judge by the rows how late the jobs began."""
-    seconds = case.size("seconds")
+    seconds, connections = case.size("seconds"), case.size("connections")
+    ahead = connections / FILLED_PER_SECOND
     async with case.engine(Counted(lambda: None)) as engine, case.session() as session:
+        filling = time.perf_counter()
         await add_used_connections(
             session,
-            case.size("connections"),
-            slots=(0, INTERVAL_SECONDS),
+            connections,
+            slots=(ahead, ahead + INTERVAL_SECONDS),
             some_due=False,
         )
         before = await sizes(session, "start")
+        await asyncio.sleep(max(filling + ahead - time.perf_counter(), 0))
         await begin_measuring(session)
         began_at = await session.fetchval("SELECT now()")
         began, cpu = time.perf_counter(), cpu_seconds()
@@ -50,7 +56,7 @@ async def steady_state(case: Case) -> Figures:
         LATENESS_P50: late["p50"],
         LATENESS_P99: late["p99"],
         "lateness worst, s": late["worst"],
-        "jobs/s": late["jobs"] / max(seconds - min(RAMP_SECONDS, seconds / 2) / 2, 1),
+        "jobs/s": late["jobs"] / (seconds / 2),
         "client CPU, share of a core": cpu,
         "memory, MB": resident_megabytes(),
         **before,

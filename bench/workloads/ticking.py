@@ -40,16 +40,14 @@ SAVE_ONE = """
 
 async def tick(case: Case) -> Figures:
     """One connection in ten is due: a per-row loop takes a few of them, a tick the rest."""
-    in_backoff = case.size("backoff")
     async with case.engine(Counted(lambda: None)) as engine, case.session() as session:
         await add_used_connections(
             session,
             case.size("connections"),
             slots=NOT_DUE,
             some_due=True,
-            in_backoff=in_backoff,
+            in_backoff=case.size("backoff"),
         )
-        figures = {}
         by_loop = await per_row_loop(session, case.size("loop"))
         await begin_measuring(session)
         began = time.perf_counter()

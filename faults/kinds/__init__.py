@@ -14,6 +14,7 @@ class Kind:
     """`full` and `quick` say how often it is injected in a run."""
 
     name: str
+    family: str
     sentence: str
     inject: Inject
     full: int
@@ -27,7 +28,8 @@ def kind(name: str, *, full: int, quick: int = 1) -> Callable[[Inject], Inject]:
     """Enter a function, whose docstring says what must hold, into the catalogue."""
 
     def enter(inject: Inject) -> Inject:
-        CATALOGUE[name] = Kind(name, (inject.__doc__ or "").strip(), inject, full, quick)
+        family = inject.__module__.rpartition(".")[2]
+        CATALOGUE[name] = Kind(name, family, inject.__doc__ or "", inject, full, quick)
         return inject
 
     return enter

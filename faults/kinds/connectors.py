@@ -6,7 +6,6 @@ from faults.connector import EXIT_CODE
 from faults.kinds import kind
 from faults.kinds.processes import expect_exit
 from faults.stage import PATIENCE_SECONDS, Stage
-from faults.waiting import until
 
 TROUBLE_SECONDS = 3.0
 LAPSES_ALLOWED = 5
@@ -18,7 +17,7 @@ async def order(stage: Stage, what: str, name: str | None = None) -> int:
         return await stage.provider.order(name or stage.live_async_stream(), what)
 
 
-@kind("a connector exits its process", full=5)
+@kind("a connector exits its process", full=4)
 async def exit_process(stage: Stage) -> None:
     """The worker is gone at once; its jobs run elsewhere."""
     ordered_at = await stage.database.now()
@@ -33,18 +32,14 @@ async def poison(stage: Stage) -> None:
     """After five lapses in a row it is put out of action, and workers stop dying of it."""
     while stage.blocks(name := await stage.add_newcomer()):
         pass
-    deaths = 0
+    deaths, taken_by = 0, stage.provider.order(name, "exits the process")
     while await is_active(stage, name):
-        taken_by = stage.provider.order(name, "exits the process")
-
-        async def is_decided(taken_by: "asyncio.Future[int]" = taken_by) -> bool:
-            return taken_by.done() or not await is_active(stage, name)
-
-        await until(is_decided, within=PATIENCE_SECONDS, what="the next victim")
         if taken_by.done():
             deaths += 1
             stage.fleet.by_pid(taken_by.result()).may_end = True
-            await stage.heal()
+            taken_by = stage.provider.order(name, "exits the process")
+            await stage.fleet.replace_missing()
+        await asyncio.sleep(0.05)
     if deaths != LAPSES_ALLOWED:
         stage.record.complain(f"{deaths} workers died of one connection")
     stage.provider.forgive(name)

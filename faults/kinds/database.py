@@ -13,13 +13,13 @@ OUTAGE_SECONDS, QUICK_OUTAGE_SECONDS = 60.0, 6.0
 FULL_HOUSE_SECONDS = 4.0
 
 
-@kind("Postgres restarts", full=5)
+@kind("Postgres restarts", full=4)
 async def restart(stage: Stage) -> None:
     """Costs time only: work goes on within five seconds of its return."""
     await end_and_start(stage, stage.server.stop)
 
 
-@kind("Postgres crashes", full=5)
+@kind("Postgres crashes", full=4)
 async def crash(stage: Stage) -> None:
     """What was committed is there; the rest is done again."""
     await end_and_start(stage, stage.server.kill)
@@ -63,7 +63,7 @@ async def terminate_sessions(stage: Stage) -> None:
         stage.record.complain("there were no sessions to terminate")
 
 
-@kind("max_connections reached", full=3)
+@kind("max_connections reached", full=2)
 async def fill_up(stage: Stage) -> None:
     """Nobody else gets in; those inside work on, the others come back when there is room."""
     held = []

@@ -43,13 +43,13 @@ def shifted(seconds: int) -> tuple[str, ...]:
     return ("-m", "faults.shifted", str(seconds))
 
 
-@kind("a pool of 2 with concurrency 20", full=3)
+@kind("a pool of 2 with concurrency 20", full=2)
 async def small_pool(stage: Stage) -> None:
     """Leases are renewed on a connection of their own; nothing waits for ever."""
     await work_for_a_while(stage, {"POOL_SIZE": 2, "EXECUTOR__CONCURRENCY": 20})
 
 
-@kind("PgBouncer in transaction mode", full=3)
+@kind("PgBouncer in transaction mode", full=2)
 async def pooler(stage: Stage) -> None:
     """With the documented setting everything works through it."""
     async with PgBouncer(stage.database.url, stage.folder) as bouncer:

@@ -24,7 +24,7 @@ async def cut_claim_before(stage: Stage) -> None:
     await cut_at_commit(stage, "before", CLAIM)
 
 
-@kind("claim cut after COMMIT", full=8)
+@kind("claim cut after COMMIT", full=6)
 async def cut_claim_after(stage: Stage) -> None:
     """The jobs are held by nobody who knows; their leases lapse."""
     await cut_at_commit(stage, "after", CLAIM)
@@ -71,7 +71,7 @@ async def reset(stage: Stage) -> None:
     stage.any("worker").link.reset()
 
 
-@kind("a half-open socket", full=4)
+@kind("a half-open socket", full=3)
 async def half_open(stage: Stage) -> None:
     """One connection falls silent for ever; it is found out, and work goes on over others."""
     link = (await stage.busy_worker()).link
@@ -79,7 +79,7 @@ async def half_open(stage: Stage) -> None:
     await until(lambda: not link.has(wire), within=HALF_OPEN_SECONDS, what="the silence is noticed")
 
 
-@kind("a slow network", full=4)
+@kind("a slow network", full=3, quick=0)
 async def slow_down(stage: Stage) -> None:
     """Every message takes a tenth of a second; leases are still kept."""
     for process in stage.fleet.running():

@@ -31,37 +31,37 @@ async def kill_at_commit(stage: Stage, process: Process, moment: Moment, about: 
     await stage.measure_recovery(killed_at)
 
 
-@kind("kill -9 a worker at random", full=8, quick=0)
+@kind("kill -9 a worker at random", full=6, quick=0)
 async def kill_worker(stage: Stage) -> None:
     """Its jobs run elsewhere within the lease and five seconds."""
     await kill(stage, stage.any("worker"))
 
 
-@kind("kill -9 a worker in mid-call", full=10)
+@kind("kill -9 a worker in mid-call", full=8)
 async def kill_worker_in_mid_call(stage: Stage) -> None:
     """The call is made again elsewhere, and its page is stored once."""
     await kill(stage, await stage.busy_worker())
 
 
-@kind("kill -9 a worker before its claim commits", full=4, quick=0)
+@kind("kill -9 a worker before its claim commits", full=3, quick=0)
 async def kill_worker_before_claim(stage: Stage) -> None:
     """The jobs were never taken."""
     await kill_at_commit(stage, stage.any("worker"), "before", CLAIM)
 
 
-@kind("kill -9 a worker after its claim committed", full=4)
+@kind("kill -9 a worker after its claim committed", full=3)
 async def kill_worker_after_claim(stage: Stage) -> None:
     """The jobs are leased to a dead process, and lapse."""
     await kill_at_commit(stage, stage.any("worker"), "after", CLAIM)
 
 
-@kind("kill -9 a worker before its settle commits", full=4)
+@kind("kill -9 a worker before its settle commits", full=3)
 async def kill_worker_before_settle(stage: Stage) -> None:
     """Nothing of the page is stored; it is fetched again."""
     await kill_at_commit(stage, stage.any("worker"), "before", SETTLE)
 
 
-@kind("kill -9 a worker after its settle committed", full=4, quick=0)
+@kind("kill -9 a worker after its settle committed", full=3, quick=0)
 async def kill_worker_after_settle(stage: Stage) -> None:
     """The page is stored, once, though nobody heard of it."""
     await kill_at_commit(stage, stage.any("worker"), "after", SETTLE)
@@ -77,7 +77,7 @@ async def kill_all_workers(stage: Stage) -> None:
     await stage.measure_recovery(killed_at)
 
 
-@kind("kill -9 a scheduler", full=8)
+@kind("kill -9 a scheduler", full=6)
 async def kill_scheduler(stage: Stage) -> None:
     """The other one schedules a new connection."""
     stage.any("scheduler").kill()
@@ -112,7 +112,7 @@ async def kill_scheduler_at_commit(stage: Stage, moment: Moment) -> None:
     await stage.until_synced(newcomer)
 
 
-@kind("SIGTERM a worker under load", full=10)
+@kind("SIGTERM a worker under load", full=8)
 async def terminate_worker(stage: Stage) -> None:
     """It ends with 0 and leaves no row running."""
     worker = await stage.busy_worker()
@@ -129,7 +129,7 @@ async def terminate_scheduler(stage: Stage) -> None:
     expect_exit(stage, await scheduler.ended(within=EXIT_SECONDS), 0, "a scheduler at SIGTERM")
 
 
-@kind("SIGTERM a worker twice", full=5)
+@kind("SIGTERM a worker twice", full=4)
 async def terminate_worker_twice(stage: Stage) -> None:
     """It ends with 1 at once, or with 0 where nothing was left to do; the reaper does the rest."""
     worker = await stage.busy_worker()
@@ -161,7 +161,7 @@ async def interrupt_start(stage: Stage) -> None:
     await stage.count_left_running()
 
 
-@kind("SIGSTOP a worker in mid-call past its lease", full=5)
+@kind("SIGSTOP a worker in mid-call past its lease", full=4)
 async def freeze_worker(stage: Stage) -> None:
     """Its jobs run elsewhere; waking up, it changes nothing."""
     worker = await stage.busy_worker()
@@ -171,7 +171,7 @@ async def freeze_worker(stage: Stage) -> None:
     worker.send(signal.SIGCONT)
 
 
-@kind("SIGSTOP a worker inside a transaction", full=5)
+@kind("SIGSTOP a worker inside a transaction", full=4)
 async def freeze_worker_in_transaction(stage: Stage) -> None:
     """Postgres ends the transaction and frees its locks; the jobs run elsewhere."""
     worker = stage.any("worker")

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,8 @@ from support.commands import CommandLine
 
 
 @pytest.fixture
-def syncline(database_url: str, tmp_path: Path) -> CommandLine:
+def syncline(database_url: str, tmp_path: Path) -> Iterator[CommandLine]:
     """The command line, on a database without rows."""
-    return CommandLine(database_url, tmp_path)
+    syncline = CommandLine(database_url, tmp_path)
+    yield syncline
+    syncline.close()

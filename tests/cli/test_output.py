@@ -1,5 +1,6 @@
 """Tables for people, JSON for machines."""
 
+import io
 import json
 from typing import Any
 
@@ -55,3 +56,22 @@ def test_metadata_written_by_hand_can_be_shown(syncline: CommandLine) -> None:
 
     assert syncline("connections", "show", id_).exit_code == 0
     assert syncline("connections", "list").exit_code == 0
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_narrow_terminal_gets_fewer_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", terminal := Terminal())
+    monkeypatch.setenv("TERM", "dumb")  # which has 80 columns
+
+    row = ["i" * 36, "f" * 20, "s" * 20, "words " * 12]
+    print_table(["ID", "First", "Second", "Words"], [row], dispensable=["First", "Second"])
+
+    lines = terminal.getvalue().splitlines()
+    assert lines[0].split() == ["ID", "Words"]
+    assert lines[2].startswith("i" * 36 + "   words words words")
+    assert max(map(len, lines)) <= 80
+    assert terminal.getvalue().count("words") == 12  # folded, not cut

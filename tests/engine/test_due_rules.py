@@ -12,6 +12,7 @@ from syncline import Permanent, SyncResult
 async def test_due_within_the_lookahead(world: World, tick: str, scheduled: int) -> None:
     """S2: due when the next slot is at or before `now + lookahead`, which is 60 seconds."""
     await world.connection(last_finished="12:00")
+    await world.tick("12:01")
 
     assert (await world.tick(tick)).scheduled == scheduled
 

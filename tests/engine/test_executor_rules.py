@@ -11,7 +11,6 @@ import pytest
 from support.fakes import HeldRun, eventually
 from support.world import World, at
 from syncline import Connection, SyncResult
-from syncline.testing import ScriptedConnector
 
 PRESENT = [{}, 0, "", [], False, {"page": 1}]
 
@@ -61,6 +60,28 @@ async def test_claims_go_by_priority_time_and_id(world: World) -> None:
     await world.run_due("12:00")
 
     assert [call[0] for call in world.connector.calls] == [one.id for one in connections]
+
+
+@pytest.mark.engine(executor={"concurrency": 300})
+async def test_large_batch_starts_in_order(world: World) -> None:
+    """E1: a claimed batch starts in the order in which it was claimed."""
+    await world.sql(
+        "INSERT INTO {schema}.connections (tenant_id, provider_slug, external_id)"
+        " SELECT 'acme', 'github', n::text FROM generate_series(1, 300) n"
+    )
+    await world.sql(
+        "INSERT INTO {schema}.sync_jobs"
+        " (tenant_id, provider_slug, connection_id, priority, scheduled_at)"
+        " SELECT tenant_id, provider_slug, id, length(external_id), '2025-01-01 11:00+00'"
+        " FROM {schema}.connections"
+    )
+    order = "SELECT connection_id FROM {schema}.sync_jobs ORDER BY priority DESC, scheduled_at, id"
+    expected = [row["connection_id"] for row in await world.sql(order)]
+    world.script(*[SyncResult()] * 300)
+
+    assert await world.run_due("12:00") == 300
+
+    assert [connection_id for connection_id, _ in world.connector.calls] == expected
 
 
 @pytest.mark.engine(executor={"concurrency": 2})
@@ -129,16 +150,6 @@ async def test_claim_skips_whatever_is_locked(world: World) -> None:
         )
         assert await world.run_due() == 1
     assert await world.run_due() == 1
-
-
-async def test_unknown_provider_waits_for_a_worker_that_knows_it(world: World) -> None:
-    """E1: a worker claims only providers whose connector it has."""
-    job_id = await world.job(await world.connection(provider="gitlab"))
-
-    async with world.another_engine([ScriptedConnector("gitlab", [SyncResult()])]) as other:
-        assert (await world.run_due(), await other.run_due()) == (0, 1)
-
-    assert (await world.get_job(job_id)).status == "succeeded"
 
 
 async def test_types_of_a_connection_run_one_after_another(world: World) -> None:

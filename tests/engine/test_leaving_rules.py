@@ -27,6 +27,26 @@ async def test_leaving_by_sql_cancels_queued_jobs_at_the_next_tick(
     assert (await world.get_job(full)).status == "cancelled"
 
 
+@pytest.mark.parametrize("touched", ["inserted", "triggered", "resumed"])
+async def test_leaving_by_sql_before_any_tick_is_noticed(world: World, touched: str) -> None:
+    """S11: also where no tick has looked since the job was queued."""
+    connection = await world.connection(last_finished="12:00")
+    if touched == "triggered":
+        await world.tick("12:10")
+        await world.engine.trigger(connection.id)
+    elif touched == "resumed":
+        await world.engine.connections.pause(connection.id)
+        await world.tick("12:10")
+        await world.engine.connections.resume(connection.id)
+    job_id = await world.job(connection, job_type="full", scheduled_at=at("15:00"))
+    await set_status(world, connection, "paused")
+
+    await world.tick("12:11")
+
+    assert (await world.get_job(job_id)).status == "cancelled"
+    assert await world.jobs(connection, status="queued") == []
+
+
 async def test_leaving_by_sql_twice_is_noticed_twice(world: World) -> None:
     """S11: also after it came back by SQL."""
     connection = await world.connection(last_finished="12:00")

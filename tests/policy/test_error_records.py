@@ -67,6 +67,22 @@ async def test_postgres_takes_the_worst_of_them(world: World, character: str) ->
     assert row["reason"] == outcome.reason
 
 
+@pytest.mark.parametrize("message", ["a\0b", "\ud800", "\x01" * 5000], ids=["NUL", "half", "long"])
+async def test_a_job_ends_and_its_connection_stops_whatever_the_message(
+    world: World, message: str
+) -> None:
+    connection = await world.connection()
+    world.connector.script.append(Permanent(message))
+    job = await world.engine.trigger(connection.id)
+
+    await world.run_due()
+
+    stopped = await world.engine.connections.get(connection.id)
+    assert (await world.get_job(job.id)).status == "failed"
+    assert stopped.status == "error"
+    assert stopped.status_reason["why"] == storable_text(message, 2000)
+
+
 @pytest.mark.parametrize("character", WORST, ids=ascii)
 @pytest.mark.parametrize("limit", [1, 10, 2000])
 def test_text_is_cut_to_bytes_as_json_holds_it(character: str, limit: int) -> None:

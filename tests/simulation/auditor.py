@@ -65,6 +65,7 @@ class Auditor:
             if job["job_type"] == "full" and job["status"] == "succeeded" and before != job:
                 full_passes.add(job["connection_id"])
             self._jobs[id_] = job
+        self._judge_company({job["connection_id"] for job in changed["job"].values()})
         for id_, connection in changed["connection"].items():
             self._judge_connection(self._connections.get(id_), connection, full_passes)
             self._connections[id_] = connection
@@ -86,6 +87,19 @@ class Auditor:
             self._complain("a job was claimed before it was due", before, job)
         if was == is_ == "running" and before["lease_token"] != job["lease_token"]:
             self._judge_take_over(before, job)
+
+    def _judge_company(self, connections: set[str]) -> None:
+        """Complain of two pending jobs of a type, and of two running ones of a flight."""
+        seen: dict[tuple[str, ...], dict[str, Any]] = {}
+        for job in self._jobs.values():
+            if job["status"] in PENDING and job["connection_id"] in connections:
+                places = [("pending", job["connection_id"], job["job_type"])]
+                if job["status"] == "running":
+                    places.append(("running", job["connection_id"], job["flight"]))
+                for place in places:
+                    if place in seen:
+                        self._complain(f"two {place[0]} jobs at once", seen[place], job)
+                    seen[place] = job
 
     def _judge_take_over(self, before: dict[str, Any], job: dict[str, Any]) -> None:
         self.lapses += 1

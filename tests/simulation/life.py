@@ -120,7 +120,7 @@ class World:
         self._workers.thaw_all(the_dead_too=True)
 
     async def _rough_times(self, people: People) -> None:
-        self._ledger.misbehaviour = self._rng.choice((0.0, 0.1, 0.3))
+        self._ledger.misbehaviour = self._rng.choice((0.0, 0.15, 0.4))
         storms = Storms(
             self._chance(),
             self._climate,
@@ -132,7 +132,7 @@ class World:
             asyncio.create_task(activity)
             for activity in (self._emit(), storms.blow(), people.meddle())
         ]
-        seconds = self._rng.uniform(100, 300)
+        seconds = self._rng.uniform(60, 200)
         done, _ = await asyncio.wait(
             activities, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
         )
@@ -159,7 +159,7 @@ class World:
     async def _emit(self) -> None:
         rng = self._chance()
         while True:
-            await asyncio.sleep(rng.expovariate(1 / 3))
+            await asyncio.sleep(rng.expovariate(1 / 2))
             self._ledger.emit(self._clock())
 
     def _missing(self, people: People) -> dict[str, int]:
@@ -204,7 +204,7 @@ def _choose_settings(rng: random.Random, url: str) -> Settings:
     return Settings(
         database_url=url,
         portable=True,  # notifications arrive when they like
-        pgbouncer=rng.random() < 0.2,
+        pgbouncer=rng.random() < 0.1,
         pool_size=rng.randint(2, 4),
         scheduler={
             "tick_interval_seconds": rng.choice((5, 10, 20)),
@@ -214,7 +214,7 @@ def _choose_settings(rng: random.Random, url: str) -> Settings:
         },
         executor={
             "concurrency": rng.choice((1, 3, 8)),
-            "poll_interval_seconds": rng.choice((1, 3)),
+            "poll_interval_seconds": rng.choice((1, 2, 4)),
             "lease_seconds": LEASE_SECONDS,
             "max_run_seconds": 20,
             "shutdown_grace_seconds": rng.choice((0, 3)),

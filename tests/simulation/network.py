@@ -63,7 +63,7 @@ class SimulatedNetwork:
         self.calls = 0
         self.faults: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
-        self.trace: deque[str] = deque(maxlen=None)
+        self.trace: deque[str] = deque(maxlen=TRACE_LINES)
         self._digest = hashlib.sha256()
         self._outside = copy_context()
 
@@ -112,9 +112,9 @@ class SimulatedNetwork:
         self.note("freeze", process.name)
         process.freeze()
 
-    def kill(self, process: Process) -> None:
+    def kill(self, process: Process, why: str = "kill in passing") -> None:
         """End a process where it stands: nothing is released, nobody is told."""
-        self.note("kill", process.name)
+        self.note(why, process.name)
         process.is_dead = True
         process.freeze()
         for link in self.links_of(process):
@@ -173,9 +173,9 @@ class SimulatedNetwork:
         request = link.next_request()
         fate = self._chance.fate_of(link, request)
         if fate is Fate.KILL_BEFORE:
-            self.kill(link.process)
+            self.kill(link.process, f"kill before {request.kind}")
         elif fate is Fate.CUT_BEFORE:
-            self.cut(link, f"cut before {'COMMIT' if request.is_commit else 'a call'}")
+            self.cut(link, f"cut before {request.kind}")
         else:
             self._in_flight, self._polls = link, 0
             link.send(request, fate)
@@ -188,9 +188,9 @@ class SimulatedNetwork:
         if link.take_status():
             self._on_commit()
         if link.fate is Fate.KILL_AFTER:
-            self.kill(link.process)
+            self.kill(link.process, f"kill after {request.kind}")
         elif link.fate is Fate.CUT_AFTER:
-            self.cut(link, f"cut after {'COMMIT' if request.is_commit else 'a call'}")
+            self.cut(link, f"cut after {request.kind}")
         else:
             link.deliver()
 

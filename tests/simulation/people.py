@@ -65,7 +65,7 @@ class People:
     async def meddle(self) -> None:
         """Do one thing after another, some of them at the wrong moment."""
         while True:
-            await asyncio.sleep(self._rng.expovariate(1 / 4))
+            await asyncio.sleep(self._rng.expovariate(1 / 3))
             name = self._rng.choice(sorted(self.connections))
             deed = self._rng.choice(sorted(DEEDS))
             self.deeds[deed] += 1

@@ -25,9 +25,9 @@ class Climate:
 def climate_of(rng: random.Random) -> Climate:
     roughness = rng.choice((0.1, 0.3, 1.0, 1.0, 3.0))
     return Climate(
-        per_call=0.002 * roughness,
-        per_commit=0.01 * roughness,
-        seconds_between_storms=40 / roughness,
+        per_call=0.003 * roughness,
+        per_commit=0.015 * roughness,
+        seconds_between_storms=25 / roughness,
     )
 
 

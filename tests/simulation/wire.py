@@ -17,6 +17,10 @@ class Request:
     ends_with: bytes  # any of these messages; nothing where no answer comes
     is_commit: bool = False
 
+    @property
+    def kind(self) -> str:
+        return "COMMIT" if self.is_commit else "a call"
+
 
 class Requests:
     """Reads what one client sends; remembers its prepared statements by their names."""

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ class CommandLine:
 
     url: str
     folder: Path
+    started: list[Process] = field(default_factory=list)
 
     def __call__(self, *arguments: str) -> Result:
         return CliRunner().invoke(app, ["--database-url", self.url, *arguments])
@@ -50,15 +51,15 @@ class CommandLine:
 
         return asyncio.run(fetch())
 
-    def start(self, *arguments: str, stdout: int = subprocess.PIPE, **environment: str) -> Process:
+    def start(self, *arguments: str, stdout: Any = subprocess.PIPE, **environment: str) -> Process:
         """Start `python -m syncline …` in the test's own folder."""
         return self.start_program("-m", "syncline", *arguments, stdout=stdout, **environment)
 
     def start_program(
-        self, *arguments: str, stdout: int = subprocess.PIPE, **environment: str
+        self, *arguments: str, stdout: Any = subprocess.PIPE, **environment: str
     ) -> Process:
         """Start Python, in an environment that leads to the database."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, *arguments],
             env={
                 **os.environ,
@@ -73,3 +74,11 @@ class CommandLine:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End what a test left running."""
+        for process in self.started:
+            with process:
+                process.kill()

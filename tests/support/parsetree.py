@@ -25,10 +25,13 @@ class Node:
     def number(self, name: str) -> int:
         return int(self.fields[name][0])
 
+    def directly_in(self, name: str) -> list["Node"]:
+        return list(_nodes(self.fields.get(name, [])))
+
     def inside(self, *names: str) -> Iterator["Node"]:
         """Return every node in the named fields (in all of them by default), at any depth."""
         for name in names or self.fields:
-            for child in _nodes(self.fields.get(name, [])):
+            for child in self.directly_in(name):
                 yield child
                 yield from child.inside()
 
@@ -54,28 +57,28 @@ async def parse(session: Any, statement: str) -> Node:
 
 
 def _read(text: str) -> Node:
-    stack: list[Any] = [[]]
-    open_fields: list[list[Any]] = [stack[0]]
+    """Read a tree: {KIND :field value ...}, where a value is atoms, lists and further nodes."""
+    top: list[Any] = []
+    # What is open: a node (or None for a list), and where the next value goes.
+    stack: list[tuple[Node | None, list[Any]]] = [(None, top)]
     tokens = iter(TOKEN.findall(text))
     for token in tokens:
+        node, values = stack[-1]
         if token == "{":
-            node = Node(next(tokens))
-            open_fields[-1].append(node)
-            stack.append(node)
-            open_fields.append([])
+            child = Node(next(tokens))
+            values.append(child)
+            stack.append((child, []))
         elif token == "(":
-            inner: list[Any] = []
-            open_fields[-1].append(inner)
-            stack.append(inner)
-            open_fields.append(inner)
-        elif token in "})":
+            items: list[Any] = []
+            values.append(items)
+            stack.append((None, items))
+        elif token in ("}", ")"):
             stack.pop()
-            open_fields.pop()
-        elif token.startswith(":") and isinstance(stack[-1], Node):
-            open_fields[-1] = stack[-1].fields[token[1:]] = []
+        elif node is not None and token.startswith(":"):
+            stack[-1] = (node, node.fields.setdefault(token[1:], []))
         else:
-            open_fields[-1].append(token)
-    root = stack[0][0]
+            values.append(token)
+    [root] = top
     assert isinstance(root, Node)
     return root
 

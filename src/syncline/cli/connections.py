@@ -95,6 +95,7 @@ def list_(
     print_table(
         ("ID", "Tenant", "Provider", "External id", "Status", "Every", "Next run", "Why"),
         [connection_row(connection) for connection in found],
+        dispensable=("Every", "Next run", "Provider", "Why", "Tenant"),
     )
     tell_more(found, limit, "--after")
 

@@ -7,7 +7,7 @@ import typer
 
 from syncline.cli.failures import Failure
 from syncline.cli.options import AsJson
-from syncline.cli.output import console, print_json, print_table
+from syncline.cli.output import print_json, print_table
 from syncline.cli.session import perform, session_of
 from syncline.sdk.connector import Connector
 
@@ -54,7 +54,7 @@ def verify(context: typer.Context, json: AsJson = False) -> None:
             [(i.name, "broken" if i.name in broken else "ok", i.sentence) for i in INVARIANTS],
         )
         for name, shown in rows.items():
-            console().print(f"\n{name} is broken by:", markup=False)
+            print(f"\n{name} is broken by:")
             print_table(tuple(shown[0]), [tuple(row.values()) for row in shown])
     if broken:
         raise Failure(f"{len(broken)} of {len(INVARIANTS)} invariants are broken")

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks a command to stop, the second ends the process at once."""
+"""Signals: the first asks a command to stop, the second ends the process at once."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
@@ -24,8 +24,11 @@ class Interrupts:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        # Not the loop's own handlers: those hear nothing while something blocks the loop.
-        self._before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+        for number in SIGNALS:
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue  # started with nohup: to go on without its terminal is the very wish
+            # Not the loop's own handlers: those hear nothing while something blocks the loop.
+            self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(

@@ -46,12 +46,12 @@ def list_(
         print_json([record(job) for job in found])
         return
     print_table(
-        ("ID", "Tenant", "Provider", "Type", "Status", "Failures", "Due", "Finished", "Error"),
+        ("ID", "Tenant", "Connection", "Type", "Status", "Failures", "Due", "Finished", "Error"),
         [
             (
                 job.id,
                 job.tenant_id,
-                job.provider_slug,
+                job.connection_id,
                 job.job_type,
                 job.status,
                 job.attempts,
@@ -61,6 +61,7 @@ def list_(
             )
             for job in found
         ],
+        dispensable=("Finished", "Tenant", "Due", "Type", "Failures", "Connection"),
     )
     tell_more(found, limit, "--before")
 

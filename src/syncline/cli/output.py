@@ -17,6 +17,7 @@ from syncline.api.wording import one_line, shortened
 
 UNLIMITED = 100_000  # columns: what goes into a file or a pipe is never cut
 LONGEST_CELL, LONGEST_FIELD = 100, 4000
+KEPT_WHOLE, FOLDED_TO, GAP = 36, 24, 3  # an id has 36 characters
 COLOURS = {
     "active": "green",
     "succeeded": "green",
@@ -35,12 +36,6 @@ COLOURS = {
 }
 
 
-def console() -> Console:
-    """Return the console on stdout, as it is now."""
-    width = None if sys.stdout.isatty() else UNLIMITED
-    return Console(file=sys.stdout, width=width, highlight=False)
-
-
 def print_json(value: Any) -> None:
     """Print the value as JSON in which every time is RFC 3339 in UTC."""
     print(json.dumps(value, default=_as_json, indent=2))
@@ -53,14 +48,24 @@ def record(thing: Any) -> dict[str, Any]:
     return fields
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows as a table; the first column, mostly an id, is never cut."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for number, column in enumerate(columns):
-        table.add_column(column, no_wrap=number == 0, overflow="fold")
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, dispensable: Sequence[str] = ()
+) -> None:
+    """Print a row a line; in a narrow terminal the dispensable columns go first, in that order."""
+    console = _console()
+    cells: dict[str, list[Text]] = {head: [] for head in columns}
     for row in rows:
-        table.add_row(*map(cell, row))
-    console().print(table)
+        for head, value in zip(columns, row, strict=True):
+            cells[head].append(cell(value))
+    for head in dispensable:
+        if sum(map(_least_width, cells, cells.values())) > console.width:
+            del cells[head]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for head, texts in cells.items():
+        table.add_column(head, no_wrap=_natural_width(head, texts) <= KEPT_WHOLE, overflow="fold")
+    for line in zip(*cells.values(), strict=True):
+        table.add_row(*line)
+    _print(console, table)
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:
@@ -70,7 +75,7 @@ def print_fields(fields: Mapping[str, Any]) -> None:
     table.add_column(overflow="fold")
     for name, value in fields.items():
         table.add_row(cell(name), cell(value, longest=LONGEST_FIELD))
-    console().print(table)
+    _print(_console(), table)
 
 
 def cell(value: Any, *, longest: int = LONGEST_CELL) -> Text:
@@ -97,3 +102,26 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no place in JSON")
+
+
+def _console() -> Console:
+    """Return the console on stdout, as it is now."""
+    width = None if sys.stdout.isatty() else UNLIMITED
+    return Console(file=sys.stdout, width=width, highlight=False)
+
+
+def _print(console: Console, table: Table) -> None:
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        print(line.rstrip())
+
+
+def _least_width(head: str, texts: Sequence[Text]) -> int:
+    """Return the room that a column takes at least, with its gap: what is long may be folded."""
+    natural = _natural_width(head, texts)
+    return (natural if natural <= KEPT_WHOLE else FOLDED_TO) + GAP
+
+
+def _natural_width(head: str, texts: Sequence[Text]) -> int:
+    return max(len(head), *(text.cell_len for text in texts), 0)

@@ -28,8 +28,8 @@ def run_headless(session: Session, settings: Settings, *, scheduler: bool, execu
         async with session.engine(settings) as engine:
             await engine.connections.list(limit=1)  # a schema that does not fit is refused here
             async with serving(engine, listener, page=False):
-                LOG.info("serving %s", listener.url)
                 interrupts.react = engine.stop
+                LOG.info("serving %s", listener.url)
                 return await engine.run(signals=False, scheduler=scheduler, executor=executor)
 
     with session.logs("info"), closing(Listener(settings.api)) as listener:
@@ -61,7 +61,7 @@ async def _run_beside_view(
 ) -> bool:
     # Logs that somebody asked for and a view that is drawn over and over would garble each other.
     is_live = sys.stdout.isatty() and session.log_level is None
-    with session.logs("error" if is_live else "warning"):
+    with session.logs("error"):
         view = asyncio.create_task(show(engine, url, live=is_live), name="syncline view")
 
         def stop() -> None:
@@ -73,12 +73,13 @@ async def _run_beside_view(
             return await engine.run(signals=False)
         finally:
             view.cancel()
-            with suppress(asyncio.CancelledError):
+            with suppress(asyncio.CancelledError, OSError):  # nobody may be looking any more
                 await view
 
 
 def say(sentence: str) -> None:
-    print(sentence, flush=True)
+    with suppress(OSError):
+        print(sentence, flush=True)
 
 
 def _quicken(settings: Settings) -> Settings:

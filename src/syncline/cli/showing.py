@@ -1,5 +1,6 @@
 """One connection, one job: as a row of a table, or field by field."""
 
+from datetime import datetime
 from typing import Any
 
 from syncline.api.wording import error_text, reason_text
@@ -15,8 +16,8 @@ def connection_row(connection: Connection) -> tuple[Any, ...]:
         connection.provider_slug,
         connection.external_id,
         connection.status,
-        sync.get("interval_seconds"),
-        sync.get("next_run_at"),
+        _seconds(sync.get("interval_seconds")),
+        _instant(sync.get("next_run_at")),
         reason_text(connection.status_reason),
     )
 
@@ -46,6 +47,17 @@ def _sync(connection: Connection) -> dict[str, Any]:
     metadata = connection.metadata
     sync = metadata.get("sync") if isinstance(metadata, dict) else None
     return sync if isinstance(sync, dict) else {}
+
+
+def _seconds(interval: Any) -> Any:
+    return f"{interval} s" if isinstance(interval, int) else interval
+
+
+def _instant(text: Any) -> Any:
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return text
 
 
 def show_job(job: Job, as_json: bool) -> None:

@@ -53,5 +53,6 @@ def list_(
             )
             for signal in found
         ],
+        dispensable=("Provider", "Tenant", "Payload"),
     )
     tell_more(found, limit, "--after")

@@ -44,7 +44,7 @@ class Runs:
         self._on_ended = on_ended
         self._on_room = on_room
         self._unsettled = 0
-        self._some_settled = asyncio.Event()
+        self.some_settled = asyncio.Event()
         self._all_settled = asyncio.Event()
         self._all_settled.set()
 
@@ -77,7 +77,7 @@ class Runs:
             run.is_settled = True
             self._unsettled -= 1
             self.free(run)
-        self._some_settled.set()
+        self.some_settled.set()
         if not self._unsettled:
             self._all_settled.set()
 
@@ -119,11 +119,6 @@ class Runs:
     def interrupt(self, run: Run) -> None:
         self.end(run, Interrupted())
         run.stop()
-
-    async def wait_for_settlement(self) -> None:
-        """Wait until one more run is settled, or lost."""
-        self._some_settled.clear()
-        await self._some_settled.wait()
 
     async def wait_until_settled(self) -> None:
         await self._all_settled.wait()

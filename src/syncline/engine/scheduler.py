@@ -130,7 +130,7 @@ class Scheduler:
 
         async def cancel(tx: Transaction, left: Sequence[UUID]) -> Batch:
             await jobs.cancel_queued(tx, left, now=now)
-            expect(await connections.look_at_once(tx, left), len(left), "connections")
+            expect(await connections.set_aside(tx, left), len(left), "connections")
             return Batch()
 
         await self._walk(schedule.lock_left, cancel, report)

@@ -78,13 +78,16 @@ class Service:
         """Run what is due until a fresh look finds nothing to claim; return the attempts made."""
         before = self._executor.attempts
         async with self._keeping_leases():
+            runs = self._executor.runs
             await self._reaper.reap()
             while True:
+                runs.some_settled.clear()
                 if await self._executor.claim_and_start():
                     continue
-                if self._executor.runs.unsettled():
-                    await self._executor.runs.wait_for_settlement()
-                elif not await self._reaper.reap():
+                if runs.unsettled():
+                    await runs.some_settled.wait()
+                elif not runs.some_settled.is_set() and not await self._reaper.reap():
+                    # Nothing was settled during this look, so none of ours can have queued more.
                     return self._executor.attempts - before
 
     def silent_loops(self) -> dict[str, str]:

@@ -114,7 +114,9 @@ def judge_failure(
 ) -> Retry | Failed:
     """Return what the error of an attempt asks for."""
     kind, message = _kind(error), _message(error)
-    hint = read_hint(error.retry_after_seconds) if isinstance(error, RateLimited) else None
+    # A connector's own class may have forgotten what the one above it needs.
+    asked = getattr(error, "retry_after_seconds", None) if isinstance(error, RateLimited) else None
+    hint = read_hint(asked)
     hinted = hint is not None and hint >= rules.backoff.exponential(attempts)
     record = describe_error(
         kind,
@@ -123,7 +125,7 @@ def judge_failure(
         now=now,
         hint=hint,
         hinted=hinted,
-        details=error.details if isinstance(error, SyncError) else None,
+        details=getattr(error, "details", None) if isinstance(error, SyncError) else None,
     )
     if isinstance(error, Permanent):
         return Failed(record, kind, ConnectionStatus.ERROR, reason=message)
@@ -190,7 +192,7 @@ def _kind(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # whatever a connector's own exception does, the job must get its error
+    except BaseException:  # whatever a connector's own exception does, the job gets its error
         text = "(its message cannot be shown)"
     if isinstance(error, TimeoutError) and not text:
         text = "timed out"

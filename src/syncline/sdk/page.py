@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -45,6 +45,8 @@ class Page:
 
 def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
     """Return the page, or raise a ContractError that names the field and the reason."""
+    if isinstance(result, Coroutine):
+        result.close()  # the job is told; Python need not complain as well
     if not isinstance(result, SyncResult):
         raise ContractError(f"sync() returned {type(result).__name__}, not a SyncResult")
     if not isinstance(result.has_more, bool):

@@ -25,6 +25,17 @@ async def look_at_once(tx: Transaction, ids: Sequence[UUID]) -> int:
     return await tx.execute(LOOK_AT_ONCE, ids)
 
 
+SET_ASIDE = """
+    -- Note that nothing of these connections, which are not active, is queued any more.
+    UPDATE {schema}.connections SET look_at = '0002-01-01 00:00:00+00'
+     WHERE id = ANY ($1::uuid[])
+"""
+
+
+async def set_aside(tx: Transaction, ids: Sequence[UUID]) -> int:
+    return await tx.execute(SET_ASIDE, ids)
+
+
 LOCK = """
     -- Lock connections before their jobs, in id order, as everybody does.
     SELECT id, tenant_id, provider_slug, status FROM {schema}.connections
@@ -68,10 +79,12 @@ async def save_cursors(
 
 
 SET_STATUS = """
-    -- Move connections to another status; whatever happens next, the next tick looks afresh.
+    -- Move connections to another status. An active one is looked at afresh by the next tick;
+    -- any other is set aside, since whoever moves it cancels its queued jobs.
     UPDATE {schema}.connections c
        SET status = change.status, status_reason = change.reason, updated_at = $4,
-           look_at = '1970-01-01 00:00:00+00'
+           look_at = CASE WHEN change.status = 'active' THEN timestamptz '1970-01-01 00:00:00+00'
+                          ELSE '0002-01-01 00:00:00+00' END
       FROM unnest($1::uuid[], $2::text[], $3::jsonb[]) AS change (id, status, reason)
      WHERE c.id = change.id
 """

@@ -1,7 +1,7 @@
 """The tick's reading and writing: lock what may be due, read it, save what was planned."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,11 +14,12 @@ Place = tuple[datetime, UUID]
 """How far a walk over connections has come: when one was to be looked at, and which."""
 
 BEFORE_ALL: Place = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
+PAGE = 1000  # connections counted at a time
 
 LOCK_DUE = """
     -- Lock the next connections that may be due, in the order of the walk.
     SELECT id, look_at FROM {schema}.connections
-     WHERE status = 'active' AND look_at <= $1 AND (look_at, id) > ($2, $3)
+     WHERE status = 'active' AND look_at BETWEEN $2 AND $1 AND (look_at, id) > ($2, $3)
      ORDER BY look_at, id LIMIT $4
        FOR UPDATE SKIP LOCKED
 """
@@ -45,7 +46,7 @@ async def lock_edited(tx: Transaction, *, after: Place, limit: int) -> list[Plac
 LOCK_LEFT = """
     -- Lock the next connections that left active by plain SQL and were not tidied up after.
     SELECT id FROM {schema}.connections
-     WHERE status <> 'active' AND look_at > '1970-01-01 00:00:00+00' AND id > $1
+     WHERE status <> 'active' AND look_at > '0002-01-01 00:00:00+00' AND id > $1
      ORDER BY id LIMIT $2
        FOR UPDATE SKIP LOCKED
 """
@@ -168,62 +169,63 @@ async def look_later(tx: Transaction, later: Sequence[tuple[UUID, datetime, str 
     return await tx.execute(LOOK_LATER, ids, look_at, intervals)
 
 
+NEXT_DUE = """
+    -- The next connections that were to be looked at by now, in the order of the walk.
+    SELECT look_at, id FROM {schema}.connections
+     WHERE status = 'active' AND look_at BETWEEN $2 AND $1 AND (look_at, id) > ($2, $3)
+     ORDER BY look_at, id LIMIT $4
+"""
+
+NEXT_EDITED = """
+    -- The next connections whose interval was changed since it was last planned with.
+    SELECT look_at, id FROM {schema}.connections
+     WHERE status = 'active' AND interval_stored IS DISTINCT FROM interval_planned AND id > $1
+     ORDER BY id LIMIT $2
+"""
+
 COUNT_OVERDUE = """
-    -- The backlog: active connections whose slot is past and that have no job yet. The interval
-    -- is read as policy.schedule reads it; a test holds the two together. Candidates are read
-    -- page by page along their indexes: what the planner takes for many is never read whole.
-    WITH RECURSIVE due (ids, look_at, id) AS (
-        SELECT NULL::uuid[], '0001-01-01 00:00:00+00'::timestamptz,
-               '00000000-0000-0000-0000-000000000000'::uuid
-         UNION ALL
-        SELECT page.* FROM due CROSS JOIN LATERAL (
-            SELECT array_agg(found.id), max(found.look_at),
-                   (array_agg(found.id ORDER BY found.look_at DESC, found.id DESC))[1]
-              FROM (SELECT c.look_at, c.id FROM {schema}.connections c
-                     WHERE c.status = 'active' AND c.look_at <= $1
-                       AND (c.look_at, c.id) > (due.look_at, due.id)
-                     ORDER BY c.look_at, c.id LIMIT 1000) found) page
-         WHERE due.id IS NOT NULL
-    ), edited (ids, id) AS (
-        SELECT NULL::uuid[], '00000000-0000-0000-0000-000000000000'::uuid
-         UNION ALL
-        SELECT page.* FROM edited CROSS JOIN LATERAL (
-            SELECT array_agg(found.id), (array_agg(found.id ORDER BY found.id DESC))[1]
-              FROM (SELECT c.id FROM {schema}.connections c
-                     WHERE c.status = 'active'
-                       AND c.interval_stored IS DISTINCT FROM c.interval_planned
-                       AND c.id > edited.id
-                     ORDER BY c.id LIMIT 1000) found) page
-         WHERE edited.id IS NOT NULL
-    ), candidates AS MATERIALIZED (
-        SELECT unnest(ids) AS id FROM due UNION SELECT unnest(ids) FROM edited
-    )
-    SELECT count(*) FROM candidates
-     CROSS JOIN LATERAL (SELECT c.interval_stored, c.last_finished_at
-                           FROM {schema}.connections c WHERE c.id = candidates.id OFFSET 0) c
+    -- How many of these have no job although their slot is past. The interval is read as
+    -- policy.schedule reads it; a test holds the two together.
+    SELECT count(*) FROM unnest($1::uuid[]) AS candidate (id)
+     CROSS JOIN LATERAL (SELECT interval_stored, last_finished_at
+                           FROM {schema}.connections WHERE id = candidate.id OFFSET 0) c
       LEFT JOIN LATERAL (
            SELECT j.finished_at FROM {schema}.sync_jobs j
-            WHERE j.connection_id = candidates.id AND j.finished_at IS NOT NULL
+            WHERE j.connection_id = candidate.id AND j.finished_at IS NOT NULL
               AND j.job_type = 'incremental' AND j.counts_as_last
               AND j.status IN ('succeeded', 'completed', 'failed', 'cancelled')
             ORDER BY j.finished_at DESC LIMIT 1) done ON true
      WHERE NOT EXISTS (SELECT FROM {schema}.sync_jobs pending
-                        WHERE pending.connection_id = candidates.id
+                        WHERE pending.connection_id = candidate.id
                           AND pending.job_type = 'incremental'
                           AND pending.status IN ('queued', 'running') OFFSET 0)
        AND coalesce(greatest(c.last_finished_at, done.finished_at) + make_interval(secs =>
                CASE WHEN CASE WHEN c.interval_stored ~ '^[0-9]{1,9}$'
-                              THEN c.interval_stored::int BETWEEN 60 AND $2 END
-                    THEN c.interval_stored::int ELSE $3 END) <= $1, true)
+                              THEN c.interval_stored::int BETWEEN 60 AND $3 END
+                    THEN c.interval_stored::int ELSE $4 END) <= $2, true)
 """
 
 
 async def count_overdue(tx: Transaction, rules: ScheduleRules, *, now: datetime) -> int:
+    """Return the backlog: active connections whose slot is past and that have no job yet."""
     maximum, default = rules.maximum_interval, rules.default_interval
-    count: int = await tx.fetchval(
-        COUNT_OVERDUE, now, int(maximum.total_seconds()), int(default.total_seconds())
-    )
+    seconds = int(maximum.total_seconds()), int(default.total_seconds())
+    count = 0
+    async for ids in _pages_of_candidates(tx, now):
+        count += await tx.fetchval(COUNT_OVERDUE, ids, now, *seconds)
     return count
+
+
+async def _pages_of_candidates(tx: Transaction, now: datetime) -> AsyncIterator[list[UUID]]:
+    """Return what may be overdue, some at a time: after a long downtime it may be a million."""
+    place = BEFORE_ALL
+    while page := await tx.fetch(NEXT_DUE, now, *place, PAGE):
+        yield [row["id"] for row in page]
+        place = (page[-1]["look_at"], page[-1]["id"])
+    last = BEFORE_ALL[1]
+    while page := await tx.fetch(NEXT_EDITED, last, PAGE):
+        yield [row["id"] for row in page if row["look_at"] > now]  # the others were above
+        last = page[-1]["id"]
 
 
 def rfc3339(instant: datetime) -> str:

@@ -20,7 +20,8 @@ CREATE TABLE {schema}.connections (
     created_at       timestamptz NOT NULL DEFAULT now(),
     updated_at       timestamptz NOT NULL DEFAULT now(),
 
-    -- The engine's own. `look_at` is never later than the connection's next slot.
+    -- The engine's own. `look_at` is never later than the connection's next slot; the year 2
+    -- stands for a connection that is not active and has nothing queued.
     look_at          timestamptz NOT NULL DEFAULT '1970-01-01 00:00:00+00',
     last_finished_at timestamptz,
     interval_stored  text GENERATED ALWAYS AS
@@ -48,7 +49,7 @@ COMMENT ON INDEX {schema}.connections_interval_edited IS
     'S2: an interval takes effect at the next tick, however it was changed';
 
 CREATE INDEX connections_left ON {schema}.connections (id)
-    WHERE status <> 'active' AND look_at > '1970-01-01 00:00:00+00';
+    WHERE status <> 'active' AND look_at > '0002-01-01 00:00:00+00';
 COMMENT ON INDEX {schema}.connections_left IS
     'S11: connections that left active by plain SQL, whose queued jobs the next tick cancels';
 

@@ -1,0 +1,104 @@
+"""Measure Syncline beside its peers: `make bench`, or `python -m bench --help`."""
+
+import argparse
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench import contenders, plan, report
+from bench.contenders import PEERS
+from bench.database import SERVER_SETTINGS, Database
+from bench.plan import FULL, QUICK, TINY, Trial
+from bench.results import Results, describe_machine
+from bench.runner import Runner, TrialFailed
+from bench.targets import judge
+
+RESULTS = Path(__file__).parent / "results"
+PARTIAL = RESULTS / "partial"  # a run that leaves something out must not replace a whole one
+QUICK_PEERS = ("pgqueuer",)
+
+
+def main() -> int:
+    """Return 0, or 1 if a trial failed or a quick run lies far off the targets."""
+    options = parse_options()
+    console = Console()
+    sizes = TINY if options.tiny else QUICK if options.quick else FULL
+    wanted = [peer for peer in PEERS if not options.quick or peer.name in QUICK_PEERS]
+    with console.status("Installing the peers …"):
+        installed = contenders.install([] if options.no_peers else wanted)
+    trials = plan.plan(sizes, installed.peers, chosen_workloads(options))
+    settings = {"rounds": options.rounds, "sizes": asdict(sizes), "postgres": SERVER_SETTINGS}
+    results = Results(absent=installed.absent, settings=settings)
+    with Database(profile=options.profile) as database:
+        if options.profile and not database.has_statistics:
+            console.print("[red]This Postgres has no pg_stat_statements.[/]")
+        results.machine = describe_machine(database.version)
+        runner = Runner(database, RESULTS / "profile", options)
+        measure(trials, options.rounds, runner, results, console)
+    report.show(results, console)
+    for file in report.write(results, options.output):
+        console.print(f"[dim]{file}[/]")
+    far_off = options.quick and any(verdict.is_far_off for verdict in judge(results))
+    return 1 if far_off or results.failed else 0
+
+
+def measure(
+    trials: list[Trial], rounds: int, runner: Runner, results: Results, console: Console
+) -> None:
+    """Run every trial of every round, and go on where one fails."""
+    order = plan.interleaved(trials, rounds)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    # Drawn twice a second: the bar shares the processors with what is measured.
+    with (
+        Progress(*columns, console=console, refresh_per_second=2) as progress,
+        suppress(KeyboardInterrupt),  # what was measured until then is still told
+    ):
+        task = progress.add_task("", total=len(order))
+        for number, trial in order:
+            progress.update(task, description=trial.title)
+            try:
+                results.add(trial, number, runner.run(trial, number, progress.console))
+            except TrialFailed as failure:
+                results.failed.append(str(failure))
+                said = f"{failure}\n{failure.said}"
+                progress.console.print(said, style="red", markup=False, highlight=False)
+            progress.advance(task)
+
+
+def chosen_workloads(options: argparse.Namespace) -> tuple[str, ...]:
+    if options.only:
+        return tuple(options.only.split(","))
+    return plan.QUICK_ONES if options.quick else (*plan.ALL, *plan.LONG)
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="how often each trial is measured")
+    parser.add_argument("--only", default="", help="workloads, e.g. drain,tick")
+    parser.add_argument("--quick", action="store_true", help="pgqueuer alone, small, and judged")
+    parser.add_argument("--tiny", action="store_true", help="sizes that only prove that it works")
+    parser.add_argument("--no-peers", action="store_true", help="measure Syncline alone")
+    parser.add_argument("--output", type=Path, help="where the results go")
+    parser.add_argument("--profile", action="store_true", help="show the costliest statements")
+    parser.add_argument("--cprofile", action="store_true", help="profile the process by cProfile")
+    parser.add_argument("--py-spy", metavar="PATH", help="draw a flamegraph with this py-spy")
+    options = parser.parse_args()
+    unknown = set(filter(None, options.only.split(","))) - {*plan.ALL, *plan.LONG}
+    if unknown:
+        parser.error(f"unknown workloads: {', '.join(sorted(unknown))}")
+    is_whole = not (options.only or options.quick or options.tiny or options.no_peers)
+    options.output = options.output or (RESULTS if is_whole else PARTIAL)
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Which trials make up a run: every workload at every size, for us and for the peers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.contenders import SYNCLINE, Peer
+
+CONCURRENCY = 2000  # what a worker of short jobs would set; the default of 50 is for slow ones
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much each workload does."""
+
+    jobs: int = 50_000
+    samples: int = 300
+    connections: tuple[int, ...] = (10_000, 100_000, MILLION)
+    backoff: int = 100_000
+    loop: int = 1000
+    signal_jobs: int = 20_000
+    finished: int = MILLION
+    cycles: int = 4
+    workers: tuple[int, ...] = (1, 2, 4)
+    slow_jobs: int = 100_000
+    memory_cycles: int = 10
+    steady_connections: int = MILLION
+    steady_seconds: int = 600
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    jobs=20_000,
+    samples=100,
+    connections=(10_000, 100_000),
+    backoff=10_000,
+    loop=300,
+    signal_jobs=5000,
+    finished=200_000,
+    slow_jobs=40_000,
+    memory_cycles=5,
+)
+TINY = Sizes(
+    jobs=2000,
+    samples=20,
+    connections=(2000, 5000),
+    backoff=1000,
+    loop=50,
+    signal_jobs=500,
+    finished=5000,
+    cycles=2,
+    workers=(1, 2),
+    slow_jobs=4000,
+    memory_cycles=2,
+    steady_connections=9000,
+    steady_seconds=10,
+)
+
+ALL = ("drain", "latency", "cursor", "signals", "tick", "finished", "snapshot", "workers", "slow")
+LONG = ("memory", "steady")  # minutes each, so once a run
+QUICK_ONES = ("drain", "latency", "signals", "tick", "finished", "slow", "memory")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One process to measure once a round; `variant` tells its sizes apart."""
+
+    workload: str
+    variant: str
+    contender: str = SYNCLINE
+    options: dict[str, Any] = field(default_factory=dict)
+    peer: Peer | None = None
+
+    @property
+    def is_long(self) -> bool:
+        return self.workload in LONG
+
+    @property
+    def title(self) -> str:
+        return f"{self.workload}, {self.variant}: {self.contender}"
+
+
+def plan(sizes: Sizes, peers: Sequence[Peer], only: Sequence[str]) -> list[Trial]:
+    """Return the trials of one round, in the order in which they are read about."""
+    trials = [*beside_peers(sizes, peers), *drains(sizes), *ticks(sizes), *long_ones(sizes)]
+    return [trial for trial in trials if trial.workload in only]
+
+
+def interleaved(trials: Sequence[Trial], rounds: int) -> list[tuple[int, Trial]]:
+    """Return every round's trials; each round begins elsewhere, so that no one is always first."""
+    order = []
+    for number in range(rounds):
+        shift = number * len(trials) // rounds
+        turn = [*trials[shift:], *trials[:shift]]
+        order += [(number, trial) for trial in turn if number == 0 or not trial.is_long]
+    return order
+
+
+def beside_peers(sizes: Sizes, peers: Sequence[Peer]) -> list[Trial]:
+    trials = []
+    for workload, count in (("drain", sizes.jobs), ("latency", sizes.samples)):
+        name = "jobs" if workload == "drain" else "samples"
+        trials.append(Trial(workload, "no-op", options={name: count, "concurrency": CONCURRENCY}))
+        for peer in peers:
+            if workload in peer.workloads:
+                fewer = count // peer.slowness if workload == "drain" else count
+                trials.append(Trial(workload, "no-op", peer.name, {"count": fewer}, peer))
+    return trials
+
+
+def drains(sizes: Sizes) -> list[Trial]:
+    jobs = {"jobs": sizes.jobs, "concurrency": CONCURRENCY}
+    many = f"{sizes.finished:,} finished"
+    signals = {"jobs": sizes.signal_jobs, "signals": 10, "concurrency": CONCURRENCY}
+    cycles = jobs | {"cycles": sizes.cycles}
+    return [
+        Trial("cursor", "new cursors", options=jobs),
+        Trial("signals", "10 a job", options=signals),
+        Trial("finished", "empty table", options=jobs | {"finished": 0}),
+        Trial("finished", many, options=jobs | {"finished": sizes.finished}),
+        Trial("snapshot", "none held", options=cycles | {"held": False}),
+        Trial("snapshot", "an old one held", options=cycles | {"held": True}),
+        *(
+            Trial("workers", f"{number} processes", options=jobs | {"workers": number})
+            for number in sizes.workers
+        ),
+        Trial("slow", "50 ms", options={"jobs": sizes.slow_jobs, "concurrency": 1000}),
+    ]
+
+
+def ticks(sizes: Sizes) -> list[Trial]:
+    trials = []
+    for backoff in (0, sizes.backoff):
+        for count in sizes.connections:
+            variant = f"{count:,}" + (f" + {backoff:,} in backoff" if backoff else "")
+            options = {"connections": count, "backoff": backoff, "loop": sizes.loop}
+            trials.append(Trial("tick", variant, options=options))
+    return trials
+
+
+def long_ones(sizes: Sizes) -> list[Trial]:
+    memory = {"jobs": sizes.jobs, "cycles": sizes.memory_cycles, "concurrency": CONCURRENCY}
+    steady = {"connections": sizes.steady_connections, "seconds": sizes.steady_seconds}
+    return [
+        Trial("memory", f"{sizes.jobs * sizes.memory_cycles:,} jobs", options=memory),
+        Trial("steady", f"{sizes.steady_connections:,}", options=steady),
+    ]

@@ -1,0 +1,308 @@
+"""What a connector returns or raises is its own connection's affair, whatever it is."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from functools import partial
+from itertools import count
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from support.street import HEALTHY_PAGE, AnsweringInThread, Street
+from support.world import at
+from syncline import RateLimited, Signal, SyncError, SyncResult, Transient
+
+EAST, WEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-12))
+
+
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+def circular() -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    value["itself"] = value
+    return value
+
+
+def page_with(**changes: Any) -> SyncResult:
+    """Return a page of three signals, the middle one changed."""
+    good = Signal("seen", at("11:00"), {"n": 1})
+    return SyncResult([good, replace(good, **changes), good], next_cursor={"page": 2})
+
+
+def broken_at_item_7() -> Iterator[Signal]:
+    for number in range(6):
+        yield Signal("seen", at("11:00"), {"n": number})
+    raise RuntimeError("lost the seventh")
+
+
+def endless() -> Iterator[Signal]:
+    return (Signal("seen", at("11:00"), {"n": number}) for number in count())
+
+
+BAD_PAYLOADS: dict[str, tuple[Any, str]] = {
+    "NUL in a value": ({"a": "x\0y"}, "NUL"),
+    "NUL in a key": ({"x\0y": 1}, "NUL"),
+    "NUL deep inside": ({"a": [{"b": ["x\0"]}]}, "NUL"),
+    "a lone surrogate in a value": ({"a": "\ud800"}, "surrogate"),
+    "a lone surrogate in a key": ({"\udfff": 1}, "surrogate"),
+    "NaN": ({"a": float("nan")}, "not JSON compliant"),
+    "infinity": ({"a": [float("inf")]}, "not JSON compliant"),
+    "1e5000": ({"a": float("1e5000")}, "not JSON compliant"),
+    "a decimal 1e5000": ({"a": Decimal("1e5000")}, "Decimal"),
+    "an integer of 5000 digits": ({"a": 10**5000}, "digits"),
+    "65 levels": ({"a": nested(64)}, "deeper than 64"),
+    "1000 levels": ({"a": nested(1000)}, "deeper than 64"),
+    "100000 levels": ({"a": nested(100_000)}, "deeper than 64"),
+    "itself": (circular(), "holds itself"),
+    "a byte too many": ({"a": "x" * (1_000_000 - 7)}, "over the limit of 1000000"),
+    "many bytes in few characters": ({"a": "é" * 500_000}, "over the limit"),
+    "a set": ({"a": {1}}, "set"),
+    "bytes": ({"a": b"x"}, "bytes"),
+    "a time": ({"a": at("11:00")}, "datetime"),
+    "a key that is no text": ({("a", "b"): 1}, "keys"),
+    "a list": ([1], "list, not a JSON object"),
+    "a text": ("text", "str, not a JSON object"),
+    "nothing": (None, "NoneType, not a JSON object"),
+}
+BAD_TIMES: dict[str, tuple[Any, str]] = {
+    "no zone": (datetime(2025, 1, 1), "no time zone"),
+    "year 0": (datetime(1, 1, 1, tzinfo=EAST), "years 1 to 9999"),
+    "year 10000": (datetime(9999, 12, 31, 23, tzinfo=WEST), "years 1 to 9999"),
+    "the first moment": (datetime.min.replace(tzinfo=UTC), "years 1 to 9999"),
+    "the last moment": (datetime.max.replace(tzinfo=UTC), "years 1 to 9999"),
+    "a day": (date(2025, 1, 1), "date, not a datetime"),
+    "infinity": (float("inf"), "float, not a datetime"),
+    "a text": ("2025-01-01T00:00:00Z", "str, not a datetime"),
+    "nothing": (None, "NoneType, not a datetime"),
+}
+BAD_KEYS: dict[str, tuple[Any, str]] = {
+    "empty": ("", "non-empty text"),
+    "a number": (42, "non-empty text"),
+    "true": (True, "non-empty text"),
+    "too long": ("k" * 1025, "over 1024 bytes"),
+    "too long in bytes": ("é" * 600, "over 1024 bytes"),
+    "NUL": ("a\0", "non-empty text"),
+    "a lone surrogate": ("\ud800", "non-empty text"),
+}
+BAD_KINDS: dict[str, tuple[Any, str]] = {
+    "empty": ("", "kind"),
+    "too long": ("k" * 256, "kind"),
+    "NUL": ("a\0b", "kind"),
+    "a lone surrogate": ("\udc00", "kind"),
+    "nothing": (None, "kind"),
+}
+BAD_CURSORS: dict[str, tuple[Any, str]] = {
+    "a byte too many": ("x" * 63_999, "over the limit of 64000"),
+    "NUL": ({"a": "\0"}, "NUL"),
+    "a lone surrogate": (["\ud800"], "surrogate"),
+    "NaN": (float("nan"), "not JSON compliant"),
+    "an integer of 5000 digits": (10**5000, "digits"),
+    "100000 levels": (nested(100_000), "deeper than 64"),
+    "a time": (at("11:00"), "datetime"),
+}
+BAD_RESULTS: dict[str, tuple[Callable[[], Any], str]] = {
+    "None": (lambda: None, "NoneType, not a SyncResult"),
+    "a dict": (lambda: {"signals": []}, "dict, not a SyncResult"),
+    "a text": (lambda: "done", "str, not a SyncResult"),
+    "a generator": (lambda: endless(), "generator, not a SyncResult"),
+    "a class": (lambda: SyncResult, "type, not a SyncResult"),
+    "signals of None": (lambda: SyncResult(None), "signals is NoneType"),  # type: ignore[arg-type]
+    "signals of a text": (lambda: SyncResult("abc"), "signals is str"),  # type: ignore[arg-type]
+    "signals of a dict": (lambda: SyncResult({}), "signals is dict"),
+    "a signal that is none": (lambda: SyncResult([{"kind": "x"}]), "signals[0] is dict"),  # type: ignore[list-item]
+    "a broken generator": (lambda: SyncResult(broken_at_item_7()), "lost the seventh"),
+    "an endless generator": (lambda: SyncResult(endless()), "more than 100 signals"),
+    "too many signals": (lambda: SyncResult([*page_with().signals] * 34), "more than 100 signals"),
+    "has_more of a text": (lambda: SyncResult(has_more="no"), "has_more is str"),  # type: ignore[arg-type]
+    "has_more from nowhere": (lambda: SyncResult(has_more=True), "without a next_cursor"),
+    "has_more in a circle": (lambda: SyncResult((), "before", True), "cursor unchanged"),
+}
+
+
+def bad_answers() -> dict[str, tuple[Callable[[], Any], str]]:
+    """Return every bad answer by its name, with what its job is to be told."""
+    answers = {f"result: {name}": bad for name, bad in BAD_RESULTS.items()}
+    for field, values in {
+        "payload": BAD_PAYLOADS,
+        "occurred_at": BAD_TIMES,
+        "dedupe_key": BAD_KEYS,
+        "kind": BAD_KINDS,
+    }.items():
+        for name, (value, told) in values.items():
+            answers[f"{field}: {name}"] = partial(page_with, **{field: value}), told
+    for name, (value, told) in BAD_CURSORS.items():
+        answers[f"cursor: {name}"] = partial(SyncResult, (), value), told
+    return answers
+
+
+@pytest.mark.engine(max_page_signals=100)
+async def test_a_bad_answer_is_told_to_its_own_job_alone(street: Street) -> None:
+    """All at once, between two healthy ones: nothing of a bad page is stored, and each is named."""
+    answers = bad_answers()
+    await street.run({name: answer for name, (answer, _) in answers.items()})
+
+    untold = {
+        name: street.jobs[name].error["message"]
+        for name, (_, told) in answers.items()
+        if told not in street.jobs[name].error["message"]
+    }
+    assert untold == {}
+    for name in answers:
+        await street.see_that_nothing_of_it_was_stored(name)
+    await street.see_that_errors_are_bounded_and_readable()
+
+
+async def test_an_answer_at_the_limits_is_stored_and_can_be_read_again(street: Street) -> None:
+    payloads = {
+        "64 levels": {"a": nested(63)},
+        "a whole megabyte": {"a": "x" * (1_000_000 - 8)},
+        "4000 digits": {"a": 10**4000},
+        "what only looks like NUL": {"a": "\\u0000", "\\u0000": "\\\\u0000"},
+        "every plane": {"a": "é✓😀\x01\x7f\u2028"},
+        "tiny and large": {"a": [5e-324, 1e15, 0.1, 2**63]},
+        "any mapping": MappingProxyType({"a": 1}),
+    }
+    await street.run(
+        {name: partial(page_with, payload=payload) for name, payload in payloads.items()}
+    )
+
+    for name, payload in payloads.items():
+        stored = await street.world.signals(street.connections[name])
+        assert len(stored) == 3, street.jobs[name].error
+        assert stored[1].payload == dict(payload)
+
+
+async def test_of_the_same_key_twice_in_a_page_the_first_is_stored(street: Street) -> None:
+    signals = [Signal("seen", at("11:00"), {"n": n}, dedupe_key="same") for n in range(3)]
+    await street.run({"twice": lambda: SyncResult(signals)})
+
+    [stored] = await street.world.signals(street.connections["twice"])
+    assert stored.payload == {"n": 0}
+
+
+async def an_hour_later() -> SyncResult:
+    return HEALTHY_PAGE
+
+
+async def test_an_answer_that_is_still_to_come(street: Street) -> None:
+    """A plain function may hand over a coroutine; an async one has forgotten to await it."""
+    await street.run({"coroutine": an_hour_later})
+
+    job = street.jobs["coroutine"]
+    if isinstance(street.world.engine.providers["github"], AnsweringInThread):
+        assert job.status == "succeeded"
+    else:
+        assert job.error["message"] == "sync() returned coroutine, not a SyncResult"
+        await street.see_that_nothing_of_it_was_stored("coroutine")
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        return None  # type: ignore[return-value]
+
+
+class Deadly(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class Careless(RateLimited):
+    def __init__(self) -> None:
+        """Forget what the class above needs."""
+
+
+def dig() -> int:
+    return dig() + 1
+
+
+def raising(error: BaseException) -> Callable[[], Any]:
+    def answer() -> Any:
+        raise error
+
+    return answer
+
+
+RAISED: dict[str, tuple[Callable[[], Any], str, str]] = {
+    "SystemExit": (raising(SystemExit(3)), "Unexpected", "SystemExit"),
+    "KeyboardInterrupt": (raising(KeyboardInterrupt()), "Unexpected", "KeyboardInterrupt"),
+    "GeneratorExit": (raising(GeneratorExit()), "Unexpected", "GeneratorExit"),
+    "MemoryError": (raising(MemoryError()), "Unexpected", "MemoryError"),
+    "RecursionError": (dig, "Unexpected", "RecursionError"),
+    "StopIteration": (raising(StopIteration()), "Unexpected", "StopIteration"),
+    "a group": (raising(ExceptionGroup("two", [OSError(), OSError()])), "Unexpected", "two"),
+    "an unprintable one": (raising(Unprintable()), "Unexpected", "Unprintable"),
+    "a speechless one": (raising(Speechless()), "Unexpected", "Speechless"),
+    "a deadly one": (raising(Deadly()), "Unexpected", "Deadly"),
+    "a careless one": (raising(Careless()), "Careless", ""),
+    "10 MB": (raising(Transient("x" * 10_000_000)), "Transient", "xxx"),
+    "10 MB of quotes": (raising(Transient('"' * 10_000_000)), "Transient", '"""'),
+    "10 MB of controls": (raising(Transient("\x01" * 10_000_000)), "Transient", "\x01"),
+    "NUL and surrogates": (raising(Transient("a\0b\ud800c")), "Transient", "a�b?c"),
+    "its own cancellation": (raising(asyncio.CancelledError()), "ContractError", "cancelled"),
+    "its own timeout": (raising(TimeoutError()), "Timeout", "timed out"),
+    "details that hold themselves": (
+        raising(SyncError("x", details=circular())),
+        "SyncError",
+        "x",
+    ),
+    "details of another kind": (raising(SyncError("x", details=7)), "SyncError", "x"),  # type: ignore[arg-type]
+    "details too large": (raising(SyncError("x", details={"a": "y" * 10**7})), "SyncError", "x"),
+}
+
+
+async def test_a_raised_error_is_told_to_its_own_job_alone(street: Street) -> None:
+    await street.run({name: answer for name, (answer, _, _) in RAISED.items()})
+
+    for name, (_, error_class, told) in RAISED.items():
+        error = street.jobs[name].error
+        assert error["class"] == error_class, (name, error)
+        assert told in error["message"], (name, error)
+        await street.see_that_nothing_of_it_was_stored(name)
+    await street.see_that_errors_are_bounded_and_readable()
+
+
+HINTS: dict[str, tuple[Any, float]] = {
+    "negative": (-1, 5),
+    "zero": (0, 5),
+    "shorter than the backoff": (2, 5),
+    "longer": (60.5, 60.5),
+    "words": ("soon", 5),
+    "a number as a text": ("60", 5),
+    "true": (True, 5),
+    "NaN": (float("nan"), 5),
+    "infinity": (float("inf"), 86_400),
+    "1e18": (1e18, 86_400),
+    "an integer of 400 digits": (10**400, 86_400),
+    "an integer of 5000 digits": (10**5000, 86_400),
+    "a date in 1970": (datetime(1970, 1, 1, tzinfo=UTC), 5),
+    "a decimal": (Decimal(60), 5),
+}
+
+
+async def test_a_hint_is_heeded_within_reason(street: Street) -> None:
+    """The backoff's own 5 s are the least, a day is the most, and what is no number is no hint."""
+    await street.run(
+        {
+            name: raising(RateLimited("slow down", retry_after_seconds=hint))
+            for name, (hint, _) in HINTS.items()
+        }
+    )
+
+    for name, (_, seconds) in HINTS.items():
+        wait = street.jobs[name].retry_after - street.world.clock()  # type: ignore[operator]
+        assert wait == timedelta(seconds=seconds * 1.05), name  # the dice fall on one half
+        await street.see_that_nothing_of_it_was_stored(name)

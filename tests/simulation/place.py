@@ -1,0 +1,38 @@
+"""Where a process lives through its seeds: a server of its own, a fresh database for each."""
+
+import asyncio
+import logging
+
+from simulation.life import Report, live
+from syncline import Engine, Settings
+from syncline.testing.database import TemporaryServer
+
+# The server does nothing of its own accord, and ends deadlocks at once.
+QUIET_SERVER = {"autovacuum": "off", "deadlock_timeout": "50ms", "max_connections": "200"}
+
+
+class _Place:
+    server: TemporaryServer
+    template: str
+
+
+def prepare() -> None:
+    """Start this process' server; it ends with the process."""
+    logging.getLogger("syncline").setLevel(logging.CRITICAL)
+    _Place.server = TemporaryServer(server_settings=QUIET_SERVER)
+    _Place.server.start()
+    _Place.template = _Place.server.create_database()
+    asyncio.run(_migrate(_Place.template))
+
+
+def live_in_it(seed: int) -> Report:
+    url = _Place.server.create_database(template=_Place.template)
+    try:
+        return live(seed, url)
+    finally:
+        _Place.server.drop_database(url)
+
+
+async def _migrate(url: str) -> None:
+    async with Engine(Settings(database_url=url)) as engine:
+        await engine.migrate()

@@ -1,0 +1,197 @@
+"""What is not due costs nothing: plans, judged by what they touch in a crowded cell.
+
+Never by time: each statement is explained with its buffers, with and without statistics, as a
+plan for its own arguments and as one for any.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from support.databases import Databases, Mode, modes
+from support.world import at, open_world
+from syncline.store import claims, connections, jobs, schedule
+
+CROWD = (Path(__file__).parents[1] / "support/crowd.sql").read_text()
+BIG_TABLES = {"connections", "sync_jobs"}
+NOON, LATER = at("12:00"), at("12:01")
+TOKEN = UUID(int=7)
+PROVIDERS = [f"provider {n}" for n in range(3)]
+CONNECTION, JOB = 1, 4  # the first digit of their ids
+DUE = [UUID(f"{CONNECTION}{n:031x}") for n in range(39951, 40001)]
+READY = [UUID(f"{JOB}{n:031x}") for n in range(50)]
+BEGINNING = (NOON - timedelta(days=365), UUID(int=0))
+HOLD = """
+    UPDATE syncline.sync_jobs
+       SET status = 'running', started_at = $2, lease_token = $3, lease_expires_at = $2
+     WHERE id = ANY ($1)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A statement, its arguments as SQL literals, and how many rows it is about."""
+
+    name: str
+    statement: str
+    arguments: tuple[str, ...]
+    rows: int
+    on_held_jobs: bool = False
+
+
+@pytest.mark.parametrize(
+    "server_mode", [mode for mode in modes() if not mode.portable and not mode.skip_reason], ids=str
+)
+async def test_statements_touch_what_is_due(databases: Databases, server_mode: Mode) -> None:
+    offences: list[str] = []
+    async with crowded_cell(databases, server_mode) as session:
+        for analysed in (False, True):
+            if analysed:
+                await session.execute("ANALYZE syncline.connections, syncline.sync_jobs")
+            for plan_for in ("force_custom_plan", "force_generic_plan"):
+                await session.execute(f"SET plan_cache_mode = {plan_for}")
+                for case in (*noon_cases(), *quiet_cases()):
+                    plan = await explain(session, case)
+                    offences += [
+                        f"{case.name}, {plan_for}, {analysed=}: {offence}"
+                        for offence in judge(plan, case)
+                    ]
+    assert offences == []
+
+
+def judge(plan: dict[str, Any], case: Case) -> Iterator[str]:
+    """Say where a plan touches more than it is about."""
+    buffers = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    if buffers > 60 * case.rows + 120:
+        yield f"{buffers} buffers for {case.rows} rows"
+    for node in nodes_of(plan):
+        if node["Node Type"] == "Seq Scan" and node["Relation Name"] in BIG_TABLES:
+            yield f"reads {node['Relation Name']} whole"
+        read = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+        if (
+            read * node["Actual Loops"] > 10 * case.rows + 250
+        ):  # what was undone before is dead, and still there
+            yield f"{node['Node Type']} reads {read} rows {node['Actual Loops']} times"
+    if case.name == "claim" and leftmost(plan).get("CTE Name") != "picked":
+        yield "does not take connections in one order"
+
+
+def noon_cases() -> Iterator[Case]:
+    """Return what the engine does at noon: 50 connections and 70 jobs are due."""
+    fifty = len(DUE)
+    yield case("claim", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, False, TOKEN, LATER)
+    yield case("claim by type", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, True, TOKEN, LATER)
+    yield case("lock_due", schedule.LOCK_DUE, fifty, LATER, *BEGINNING, 1000)
+    yield case("next_due", schedule.NEXT_DUE, fifty, LATER, *BEGINNING, 1000)
+    yield case("read_candidates", schedule.READ_CANDIDATES, fifty, DUE)
+    yield case("count_overdue", schedule.COUNT_OVERDUE, fifty, DUE, NOON, 86400, 900)
+    yield case("enqueue", jobs.ENQUEUE_PLANNED, fifty, *planned_columns())
+    yield case(
+        *("save_plans", schedule.SAVE_PLANS, fifty, DUE, ["{}"] * fifty, [NOON] * fifty),
+        *([None] * fifty, [NOON] * fifty, NOON),
+    )
+    yield case("look_later", schedule.LOOK_LATER, fifty, DUE, [NOON] * fifty, [None] * fifty)
+    yield case("lock", connections.LOCK, fifty, DUE)
+    yield case("save_cursors", connections.SAVE_CURSORS, fifty, DUE, ["{}"] * fifty, NOON)
+    yield case("cancel_queued", jobs.CANCEL_QUEUED, fifty, DUE, NOON)
+    yield case(
+        *("close", jobs.CLOSE, fifty, READY, [TOKEN] * fifty, ["succeeded"] * fifty),
+        *([0] * fifty, [0] * fifty, [None] * fifty, [NOON] * fifty, [None] * fifty),
+        [True] * fifty,
+        on_held_jobs=True,
+    )
+    yield case("renew", claims.RENEW, fifty, READY, [TOKEN] * fifty, LATER, on_held_jobs=True)
+    yield case(
+        *("take_over", claims.TAKE_OVER, fifty, LATER, NOON, 500, TOKEN, LATER), on_held_jobs=True
+    )
+
+
+def quiet_cases() -> Iterator[Case]:
+    """Return what the engine does an hour before, when nothing is due."""
+    then = at("10:00")
+    yield case("claim of nothing", claims.CLAIM, 0, PROVIDERS, then, 100, 1, False, TOKEN, LATER)
+    yield case("claim of the unknown", claims.CLAIM, 0, ["x"], NOON, 100, 1, False, TOKEN, LATER)
+    yield case("lock_due of nothing", schedule.LOCK_DUE, 0, then, *BEGINNING, 1000)
+    yield case("lock_edited of nothing", schedule.LOCK_EDITED, 0, UUID(int=0), 1000)
+    yield case("next_edited of nothing", schedule.NEXT_EDITED, 0, UUID(int=0), 1000)
+    yield case("lock_left of nothing", schedule.LOCK_LEFT, 0, UUID(int=0), 1000)
+    yield case("take_over of nothing", claims.TAKE_OVER, 0, then, then, 500, TOKEN, LATER)
+
+
+def planned_columns() -> tuple[list[Any], ...]:
+    numbers = range(39951, 40001)
+    return (
+        [UUID(int=n) for n in numbers],
+        [f"tenant {n % 500}" for n in numbers],
+        [f"provider {n % 3}" for n in numbers],
+        DUE,
+        [NOON] * len(DUE),
+        [NOON] * len(DUE),
+    )
+
+
+def case(name: str, statement: str, rows: int, *arguments: Any, on_held_jobs: bool = False) -> Case:
+    written = tuple(literal(argument) for argument in arguments)
+    return Case(name, statement.replace("{schema}", "syncline"), written, rows, on_held_jobs)
+
+
+def literal(value: Any) -> str:
+    """Return the value as SQL without a type, so that it takes the one that is expected."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, list):
+        items = (item if item is None else f'"{plain(item)}"' for item in value)
+        value = f"{{{','.join(item or 'NULL' for item in items)}}}"
+    return f"'{plain(value)}'"
+
+
+def plain(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+async def explain(session: Any, case: Case) -> dict[str, Any]:
+    """Run a statement as a prepared one, undo it, and return its plan."""
+    undo = session.transaction()
+    await undo.start()
+    if case.on_held_jobs:
+        await session.execute(HOLD, READY, NOON, TOKEN)
+    await session.execute(f"PREPARE explained AS {case.statement}")
+    execute = f"EXECUTE explained ({', '.join(case.arguments)})"
+    explained = await session.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {execute}")
+    await session.execute("DEALLOCATE explained")
+    await undo.rollback()
+    plan: dict[str, Any] = json.loads(explained)[0]["Plan"]
+    return plan
+
+
+def nodes_of(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes_of(child)
+
+
+def leftmost(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the node that drives a plan; its CTEs stand apart."""
+    inner = [child for child in plan.get("Plans", ()) if child["Parent Relationship"] == "Outer"]
+    return leftmost(inner[0]) if inner else plan
+
+
+@asynccontextmanager
+async def crowded_cell(databases: Databases, mode: Mode) -> AsyncIterator[Any]:
+    server = databases.server(mode)
+    url = server.create_database()
+    async with open_world(url) as world:
+        await world.engine.migrate()
+    session = await asyncpg.connect(url)
+    await session.execute(CROWD)
+    yield session
+    await session.close()
+    server.drop_database(url)

@@ -1,0 +1,132 @@
+"""The statements of the store, and a judge of the rules that keep them portable."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import syncline
+from support.parsetree import Node, parse
+
+SOURCE = Path(syncline.__file__).parent
+STORE = SOURCE / "store"
+STATEMENT = re.compile(
+    r"\s*(--[^\n]*\n\s*)*\(?(WITH|SELECT|INSERT|UPDATE|DELETE|MERGE|CREATE|ALTER|DROP|LOCK|SET)\s"
+)
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+CALLS = {
+    "FUNCEXPR": "funcid",
+    "OPEXPR": "opfuncid",
+    "DISTINCTEXPR": "opfuncid",
+    "NULLIFEXPR": "opfuncid",
+    "SCALARARRAYOPEXPR": "opfuncid",
+}
+# A cast by way of text goes through functions of both types, which need not be immutable.
+STABLE_NODES = {"COERCEVIAIO", "SQLVALUEFUNCTION"}
+UPDATE, INSERT, MERGE = 2, 3, 5  # Postgres' CmdType
+TABLE, SUBQUERY = 0, 1  # Postgres' RTEKind
+
+
+def modules(folder: Path) -> list[Path]:
+    """Return the Python files of a folder; the embedded server's have no SQL of ours."""
+    return sorted(path for path in folder.rglob("*.py") if "embedded" not in path.parts)
+
+
+def sql_in(path: Path) -> Iterator[str]:
+    """Return the texts of a module that read like SQL, docstrings aside."""
+    tree = ast.parse(path.read_text())
+    docstrings = {
+        ast.get_docstring(node, clean=False)
+        for node in ast.walk(tree)
+        if isinstance(node, DOCUMENTED)
+    }
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(text, str) and text not in docstrings and STATEMENT.match(text):
+            yield text
+
+
+class Judge:
+    """Says what is wrong with a statement, by what the server makes of it."""
+
+    def __init__(self, session: Any, schema: str) -> None:
+        self._session = session
+        self._schema = schema
+
+    async def offences(self, statement: str) -> list[str]:
+        """Return each rule that the statement breaks."""
+        tree = await parse(self._session, statement.replace("{schema}", self._schema))
+        found: list[str] = []
+        for node in (tree, *tree.inside()):
+            if node.kind == "QUERY":
+                found += await self._in_query(node)
+            elif node.kind == "VAR" and node.number("varattno") < 0:
+                found.append("reads ctid, or another column of the system")
+            elif node.kind == "RANGETBLENTRY" and node.number("rtekind") == TABLE:
+                found += await self._outside("pg_class", node.number("relid"))
+            elif node.kind == "FUNCEXPR":
+                found += await self._outside("pg_proc", node.number("funcid"))
+        return found
+
+    async def _in_query(self, query: Node) -> list[str]:
+        found = []
+        if query.number("commandType") == MERGE:
+            found.append("is a MERGE")
+        if _inserts_from_a_bare_table(query):
+            found.append("inserts straight from a table")
+        for node in _set_by(query):
+            volatility = await self._volatility(node)
+            if volatility == "v":
+                found.append(f"sets something volatile ({node.kind})")
+            if volatility == "s" and any(inner.kind == "VAR" for inner in node.inside()):
+                found.append(f"sets something stable over a column ({node.kind})")
+        found += [
+            f"returns something that is not immutable ({node.kind})"
+            for node in query.inside("returningList")
+            if await self._volatility(node) != "i"
+        ]
+        return found
+
+    async def _outside(self, catalogue: str, oid: int) -> list[str]:
+        column = {"pg_class": "relnamespace", "pg_proc": "pronamespace"}[catalogue]
+        schema = await self._session.fetchval(
+            f"SELECT {column}::regnamespace::text FROM pg_catalog.{catalogue} WHERE oid = $1", oid
+        )
+        return [] if schema in (self._schema, "pg_catalog") else [f"reaches outside, to {schema}"]
+
+    async def _volatility(self, node: Node) -> str:
+        if node.kind in STABLE_NODES:
+            return "s"
+        if node.kind not in CALLS:
+            return "i"
+        volatility = await self._session.fetchval(
+            "SELECT provolatile::text FROM pg_catalog.pg_proc WHERE oid = $1",
+            node.number(CALLS[node.kind]),
+        )
+        return str(volatility)
+
+
+def _set_by(query: Node) -> list[Node]:
+    """Return the nodes of what an UPDATE, or the update of an upsert, puts into columns."""
+    nodes = [
+        entry
+        for upsert in query.inside("onConflict")
+        if upsert.kind == "ONCONFLICTEXPR"
+        for entry in upsert.inside("onConflictSet")
+    ]
+    if query.number("commandType") == UPDATE:
+        nodes += query.inside("targetList")
+    return nodes
+
+
+def _inserts_from_a_bare_table(query: Node) -> bool:
+    """Return whether rows go from a table straight into another, without a CTE between."""
+    return query.number("commandType") == INSERT and any(
+        table.number("rtekind") == TABLE
+        for entry in query.directly_in("rtable")
+        if entry.number("rtekind") == SUBQUERY
+        for source in entry.directly_in("subquery")
+        for table in source.directly_in("rtable")
+    )
