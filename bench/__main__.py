@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -65,8 +66,13 @@ def measure(
         task = progress.add_task("", total=len(order))
         for number, trial in order:
             progress.update(task, description=trial.title)
+            began = time.perf_counter()
             try:
-                results.add(trial, number, runner.run(trial, number, progress.console))
+                figures = runner.run(trial, number, progress.console)
+                results.add(trial, number, figures)
+                told = f"{number + 1}  {trial.title}: {report.headline(figures)}"
+                took = f"{time.perf_counter() - began:.0f} s"
+                progress.console.print(f"{told} ({took})", style="dim", highlight=False)
             except TrialFailed as failure:
                 results.failed.append(str(failure))
                 said = f"{failure}\n{failure.said}"

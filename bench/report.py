@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.contenders import PEERS, SYNCLINE
-from bench.measure import JOBS_PER_SECOND, P50
+from bench.measure import JOBS_PER_SECOND, P50, Figures
 from bench.plots import Bar, bar_chart
 from bench.results import Results, Spread, shown
 from bench.targets import Verdict, divided, judge
@@ -64,6 +64,12 @@ def show(results: Results, console: Console) -> None:
     console.print(ratios)
     for trouble in troubles(results):
         console.print(trouble, style="red", markup=False, highlight=False)
+
+
+def headline(figures: Figures) -> str:
+    """Return the first figure, the one that a trial is mostly about."""
+    name, value = next(iter(figures.items()))
+    return f"{shown(value)} {name}"
 
 
 def markdown(results: Results, plots: Sequence[str]) -> str:

@@ -123,6 +123,7 @@ class Fleet:
             **(environment or {}),
         }
         log = self._logs / f"{len(self.processes) + 1:03}-{role}.log"
+        log.unlink(missing_ok=True)  # an earlier run's
         command = [sys.executable, *prefix, *COMMAND, OPTIONS[role]]
         process = Process(role, spawn(command, environment, log), link, log)
         self.processes.append(process)

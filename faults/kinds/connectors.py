@@ -1,10 +1,11 @@
 """Connectors and providers that do what they should not."""
 
 import asyncio
+import signal
 
 from faults.connector import EXIT_CODE
 from faults.kinds import kind
-from faults.kinds.processes import expect_exit
+from faults.kinds.processes import EXIT_SECONDS, expect_exit
 from faults.stage import PATIENCE_SECONDS, Stage
 
 TROUBLE_SECONDS = 3.0
@@ -82,6 +83,15 @@ async def raise_base_exception(stage: Stage) -> None:
 async def never_return(stage: Stage) -> None:
     """It is stopped after max_run_seconds and tried again."""
     await order(stage, "never returns")
+
+
+@kind("SIGTERM a worker whose call does not end", full=4)
+async def terminate_in_endless_call(stage: Stage) -> None:
+    """After the grace the call is cancelled and its job released, for another to take."""
+    worker = stage.fleet.by_pid(await order(stage, "never returns"))
+    worker.send(signal.SIGTERM)
+    expect_exit(stage, await worker.ended(within=EXIT_SECONDS), 0, "a worker in an endless call")
+    await stage.count_left_running()
 
 
 @kind("a blocking connector never returns", full=2)

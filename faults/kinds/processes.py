@@ -10,7 +10,7 @@ from faults.stage import Stage
 from faults.waiting import until
 
 CLAIM = "SET status = 'running'"
-SETTLE = ".signals"
+SETTLE = "'{sync,cursor}'"
 TICK = "slot_at"
 TRAP_SECONDS = 15
 EXIT_SECONDS = GRACE_SECONDS + 8

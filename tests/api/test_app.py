@@ -14,7 +14,7 @@ from syncline import Engine, Settings
 from syncline.api.app import create_app
 from syncline.testing.database import TemporaryServer
 
-HOSTILE = """<script>alert(1)</script>"><img src=x onerror=alert(2)> ' {{ 7 * 7 }}"""
+HOSTILE = """<script>alert(1)</script>"><img src=x onerror=alert(2)> ' {{ 7 * 1919191 }}"""
 
 
 def client_of(engine: Engine, *, page: bool = True) -> httpx2.AsyncClient:
@@ -143,7 +143,7 @@ async def test_other_peoples_text_is_shown_as_text(
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 10
     assert "<script" not in page
     assert "<img src=x" not in page
-    assert "49" not in re.sub("<time.*?</time>", "", page)
+    assert str(7 * 1919191) not in page
 
 
 async def test_the_page_survives_what_people_write_by_hand(

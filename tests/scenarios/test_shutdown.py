@@ -14,17 +14,15 @@ async def test_scheduler_stops_polling_on_shutdown(world: World, told: Told) -> 
     """Graceful Shutdown Handling / Scheduler stops polling on shutdown"""
     connections = [await world.connection(last_finished="11:00") for _ in range(3)]
 
-    async with world.locked_table("sync_jobs"):
-        running = asyncio.create_task(world.engine.run(signals=False, executor=False))
-        await world.blocked_session()
-        world.engine.stop()
-    assert await running
+    world.dice.on_roll = world.engine.stop  # while a batch is planned
+    assert await world.engine.run(signals=False, executor=False)
 
     planned = [c for c in connections if await world.jobs(c, status="queued")]
     assert len(planned) == 1
     assert [c for c in connections if "next_run_at" in await world.sync_metadata(c)] == planned
     assert len(told("scheduler.stopped")) == 1
     assert len(told("scheduler.tick")) == 1
+    world.dice.on_roll = None
     assert (await world.tick()).scheduled == 2
 
 

@@ -88,6 +88,9 @@ def test_values_become_compact_text(value: Any, text: str) -> None:
         pytest.param("\ud83d\ude00", "holds a lone surrogate", id="a pair of them"),
         pytest.param(nested(65), "nested deeper than 64", id="65 lists"),
         pytest.param(nested(65, dict), "nested deeper than 64", id="65 objects"),
+        pytest.param(
+            [[], nested(64)], "nested deeper than 64", id="65 lists, not all in the first"
+        ),
         pytest.param(nested(100_000), "nested deeper than 64", id="100,000 lists"),
         pytest.param(circle(), "holds itself", id="a circle"),
         pytest.param(b"x", "bytes is not JSON serializable", id="bytes"),

@@ -189,7 +189,7 @@ def test_an_endless_page_is_read_no_further_than_the_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("character", "count"), [("x", 990), ("é", 495), ("😀", 247)], ids=["1", "2", "4 bytes"]
+    ("character", "count"), [("x", 992), ("é", 496), ("😀", 248)], ids=["1", "2", "4 bytes"]
 )
 def test_a_page_holds_no_more_bytes_than_the_limit(character: str, count: int) -> None:
     large = signal(payload={"a": character * count})

@@ -86,7 +86,7 @@ class World:
         self._ledger = Ledger(self._chance(), float("inf") if by_type else LEASE_SECONDS / 3 + 2)
         self._network = SimulatedNetwork(observer, self._weather, self._auditor.look)
         self.operators = Process("people", is_mortal=False)
-        self.loop = SimulatedLoop(self._clock, self._network)
+        self.loop = SimulatedLoop(self._clock, self._network, self._weather.linger)
         self.loop.set_exception_handler(self._on_unhandled)
         self._workers = Workers(self.loop, self._network, self._make_engine, self._chance())
         self._unhandled: list[str] = []

@@ -9,6 +9,7 @@ from simulation.wire import Request
 from simulation.workers import Workers
 
 FAULTS = (Fate.CUT_BEFORE, Fate.CUT_AFTER, Fate.KILL_BEFORE, Fate.KILL_AFTER)
+LONGEST_LINGER_SECONDS = 1.5
 LONGEST_OUTAGE_SECONDS = 40
 LONGEST_FREEZE_SECONDS = 30
 
@@ -38,6 +39,10 @@ class Weather:
         self._rng = rng
         self._climate = climate
         self.is_calm = False
+
+    def linger(self) -> float:
+        """Return how late everybody's timers are, so that many come due at once."""
+        return self._rng.choice((0, 0, self._rng.uniform(0, LONGEST_LINGER_SECONDS)))
 
     def choose(self, count: int) -> int:
         return self._rng.randrange(count)

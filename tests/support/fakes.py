@@ -9,11 +9,14 @@ from syncline import Connection, SyncResult
 
 
 class LoadedDice(random.Random):
-    """Chance that a test decides: every roll is `value`."""
+    """Chance that a test decides: every roll is `value`; what is rolled for can be interrupted."""
 
     value = 0.5
+    on_roll: Callable[[], None] | None = None
 
     def random(self) -> float:
+        if self.on_roll is not None:
+            self.on_roll()
         return self.value
 
 

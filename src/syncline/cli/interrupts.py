@@ -7,7 +7,10 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from syncline.clock import monotonic
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ECHO_SECONDS = 0.05  # a closing terminal, `timeout` and others send the same signal twice over
 
 
 class Interrupted(Exception):
@@ -19,7 +22,7 @@ class Interrupts:
 
     def __init__(self, react: Callable[[], object]) -> None:
         self.react = react
-        self.received = False
+        self._received_at: float | None = None
         self._loop = asyncio.get_running_loop()
         self._before: dict[signal.Signals, Any] = {}
 
@@ -41,7 +44,8 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self.received:
+        if self._received_at is None:
+            self._received_at = monotonic()
+            self._loop.call_soon_threadsafe(lambda: self.react())
+        elif monotonic() - self._received_at > ECHO_SECONDS:
             os._exit(1)
-        self.received = True
-        self._loop.call_soon_threadsafe(lambda: self.react())

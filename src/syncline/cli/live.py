@@ -14,7 +14,7 @@ from syncline.store.status import Status
 
 MOST_LINES = 40
 REDRAW_SECONDS = 1.0
-LOOK_SECONDS = 5.0  # between two lines
+LOOK_SECONDS = 3.0  # between two lines
 ANSWER_SECONDS = 3.0
 LONGEST_SILENCE = timedelta(minutes=1)
 

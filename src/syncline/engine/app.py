@@ -24,7 +24,7 @@ from syncline.sdk.registry import connectors_by_provider
 from syncline.settings import Settings
 from syncline.store import invariants, schedulers, status, views
 from syncline.store.embedded import EmbeddedPostgres
-from syncline.store.invariants import Violation
+from syncline.store.invariants import Violation, Yardstick
 from syncline.store.migrate import check_schema, migrate
 from syncline.store.pool import Pool, Transaction
 from syncline.store.status import Status
@@ -103,13 +103,23 @@ class Engine:
 
     async def verify(self) -> list[Violation]:
         """Return the invariants that do not hold, with what breaks them."""
+        settings, limits = self.settings, self.settings.rate_limit
         async with self._pool.transaction() as tx:
-            scheduler = self.settings.scheduler
-            two_ticks_ago = await self._clock.now(tx) - 2 * scheduler.tick_interval
+            now = await self._clock.now(tx)
+            two_ticks_ago = now - 2 * settings.scheduler.tick_interval
             began_at = await schedulers.ticking_since(tx, ticked_after=two_ticks_ago)
             judged = began_at is not None and began_at < two_ticks_ago
             return await invariants.check(
-                tx, scheduler.rules, two_ticks_ago=two_ticks_ago if judged else None
+                tx,
+                Yardstick(
+                    now=now,
+                    two_ticks_ago=two_ticks_ago if judged else None,
+                    rules=settings.scheduler.rules,
+                    lease=settings.executor.lease,
+                    longest_wait=max(
+                        limits.backoff(provider).longest for provider in ("", *limits.providers)
+                    ),
+                ),
             )
 
     async def summarise(self) -> Summary:

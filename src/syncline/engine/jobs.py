@@ -1,6 +1,5 @@
 """What people do with jobs: look, trigger, retry, cancel."""
 
-import json
 from uuid import UUID
 
 from syncline.clock import new_id
@@ -88,7 +87,7 @@ class Jobs(Desk):
                 return await get_job(tx, job_id, tenant_id)
             if job.status not in (JobStatus.FAILED, JobStatus.CANCELLED):
                 raise ValueError(f"job {job_id} is {job.status}; there is nothing to retry")
-            cursor = None if job.cursor is None else json.dumps(job.cursor)
+            cursor = await jobs.get_cursor(tx, job_id)
             return await self._trigger(tx, locked, job.job_type, TRIGGER_PRIORITY, cursor)
 
         return await self._pool.retrying(change)

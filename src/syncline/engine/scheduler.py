@@ -109,7 +109,8 @@ class Scheduler:
         with self._telemetry.tick():
             async with self._pool.transaction() as tx:
                 now = await self._clock.now(tx)
-                await schedulers.beat(tx, self._id, now=now)
+                silent_since = now - 2 * self._settings.tick_interval
+                await schedulers.beat(tx, self._id, now=now, silent_since=silent_since)
                 report.overdue = await schedule.count_overdue(tx, self._rules, now=now)
             for walk in (self._tidy_left, self._plan_edited, self._plan_due):
                 await walk(now, report)

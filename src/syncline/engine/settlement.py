@@ -29,6 +29,7 @@ from syncline.store.pool import Pool, Transaction, expect
 from syncline.store.schedule import rfc3339
 
 ACTIVE = ConnectionStatus.ACTIVE
+MOST_ATTEMPTS, MOST_LAPSES = 2**31 - 1, 2**15 - 1  # what their columns hold
 
 
 @dataclass(slots=True)
@@ -111,11 +112,14 @@ def close_job(one: Settlement, now: datetime) -> Closing:
         case Succeeded():
             closing.status = JobStatus.SUCCEEDED
         case Retry(error, _, retry_after, lapses):
-            closing.attempts += 1
+            closing.attempts = min(claim.attempts + 1, MOST_ATTEMPTS)
             closing.error, closing.retry_after, closing.lapses = error, retry_after, lapses
         case Failed(error, lapses=lapses):
-            closing.status, closing.attempts = JobStatus.FAILED, claim.attempts + 1
-            closing.error, closing.lapses = error, lapses
+            closing.status, closing.attempts = (
+                JobStatus.FAILED,
+                min(claim.attempts + 1, MOST_ATTEMPTS),
+            )
+            closing.error, closing.lapses = error, min(lapses, MOST_LAPSES)
         case Released():
             closing.lapses = claim.lapses
         case Cancelled():

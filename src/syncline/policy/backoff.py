@@ -15,6 +15,12 @@ class Backoff:
     max_seconds: float
     jitter_factor: float
 
+    @property
+    def longest(self) -> timedelta:
+        """The most that a job can be made to wait."""
+        capped = max(timedelta(seconds=self.max_seconds), LONGEST_HINT)
+        return capped + capped * self.jitter_factor
+
     def exponential(self, prior_failures: int) -> timedelta:
         doubled = self.base_seconds * 2.0 ** min(prior_failures, MAX_DOUBLINGS)
         return timedelta(seconds=min(doubled, self.max_seconds))

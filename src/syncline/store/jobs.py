@@ -272,6 +272,17 @@ async def get(tx: Transaction, job_id: UUID, tenant_id: str | None) -> Job | Non
     return read_job(row) if row is not None else None
 
 
+GET_CURSOR = """
+    -- A job's cursor as it is stored: read and written again, a number might become another.
+    SELECT cursor FROM {schema}.sync_jobs WHERE id = $1
+"""
+
+
+async def get_cursor(tx: Transaction, job_id: UUID) -> str | None:
+    cursor: str | None = await tx.fetchval(GET_CURSOR, job_id)
+    return cursor
+
+
 def read_job(row: Any) -> Job:
     values = dict(row)
     values["cursor"] = read_json(values["cursor"])

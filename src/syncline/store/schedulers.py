@@ -6,9 +6,10 @@ from uuid import UUID
 from syncline.store.pool import Transaction
 
 BEAT = """
-    -- Note that a scheduler ticks.
+    -- Note that a scheduler ticks; after a long silence it begins anew.
     INSERT INTO {schema}.schedulers AS s (id, began_at, ticked_at) VALUES ($1, $2, $2)
-        ON CONFLICT (id) DO UPDATE SET ticked_at = $2
+        ON CONFLICT (id) DO UPDATE
+       SET began_at = CASE WHEN s.ticked_at < $3 THEN $2 ELSE s.began_at END, ticked_at = $2
 """
 
 FORGET_SCHEDULERS = """
@@ -22,8 +23,10 @@ TICKING_SINCE = """
 """
 
 
-async def beat(tx: Transaction, scheduler_id: UUID, *, now: datetime) -> None:
-    await tx.execute(BEAT, scheduler_id, now)
+async def beat(
+    tx: Transaction, scheduler_id: UUID, *, now: datetime, silent_since: datetime
+) -> None:
+    await tx.execute(BEAT, scheduler_id, now, silent_since)
 
 
 async def forget(tx: Transaction, scheduler_id: UUID, *, silent_since: datetime) -> None:

@@ -33,11 +33,11 @@ RECENT_ATTEMPTS = """
 
 NEXT_RUNS = """
     -- Queued jobs by when they are due, then connections by when the scheduler looks at them.
-    (SELECT c.tenant_id, c.provider_slug, c.external_id, c.id AS connection_id,
-            greatest(j.scheduled_at, j.retry_after) AS due_at, j.attempts
-       FROM {schema}.sync_jobs j JOIN {schema}.connections c ON c.id = j.connection_id
-      WHERE j.status = 'queued'
-      ORDER BY due_at, j.id LIMIT $1)
+    (SELECT c.tenant_id, c.provider_slug, c.external_id, c.id AS connection_id, j.due_at, j.attempts
+       FROM (SELECT id, connection_id, attempts, greatest(scheduled_at, retry_after) AS due_at
+               FROM {schema}.sync_jobs WHERE status = 'queued'
+              ORDER BY due_at, id LIMIT $1) j
+       JOIN {schema}.connections c ON c.id = j.connection_id)
     UNION ALL
     (SELECT c.tenant_id, c.provider_slug, c.external_id, c.id, greatest(c.look_at, $2), 0
        FROM {schema}.connections c
@@ -59,9 +59,11 @@ TROUBLES = """
     UNION ALL
     (SELECT c.tenant_id, c.provider_slug, c.external_id, c.id, 'backoff',
             j.error, j.attempts, j.retry_after
-       FROM {schema}.sync_jobs j JOIN {schema}.connections c ON c.id = j.connection_id
-      WHERE j.status = 'queued' AND j.retry_after IS NOT NULL
-      ORDER BY j.attempts DESC, j.id LIMIT $1)
+       FROM (SELECT * FROM {schema}.sync_jobs
+              WHERE status = 'queued' AND retry_after IS NOT NULL
+              ORDER BY attempts DESC, id LIMIT $1) j
+       JOIN {schema}.connections c ON c.id = j.connection_id
+      ORDER BY j.attempts DESC, j.id)
 """
 
 LATEST_SIGNALS = """
