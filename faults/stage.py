@@ -96,6 +96,12 @@ class Stage:
         )
         return self.rng.choice(workers)
 
+    async def order(self, what: str, name: str | None = None) -> Process:
+        """Have a connector do something; return the worker in which it does."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            pid = await self.provider.order(name or self.live_async_stream(), what)
+        return self.fleet.by_pid(pid)
+
     async def heal(self) -> None:
         """Undo what is left of a fault, and wait until every live stream goes on."""
         self.provider.trouble = None

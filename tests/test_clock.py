@@ -96,6 +96,16 @@ def test_ids_are_uuids_of_version_7() -> None:
         assert str(id_)[19] in "89ab"
 
 
+def test_the_bits_of_an_id_are_those_of_rfc_9562(
+    host: HostClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(random, "getrandbits", lambda bits: (0x2BC << 62) + 0xDEF)
+
+    id_ = IdMaker()()
+
+    assert id_ == UUID(f"{host.milliseconds:012x}" + "72bc" + "8000" + "000000000def")
+
+
 class NoDatabase:
     """Where an injected clock never looks."""
 

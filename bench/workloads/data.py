@@ -68,10 +68,11 @@ FINISHED_JOBS = """
            scheduled_at, started_at, finished_at)
     SELECT pg_temp.ordered_id(20, n), c.tenant_id, c.provider_slug, c.id, 'full', 'succeeded',
            past, past, past
-      FROM (SELECT n, now() - interval '20 days' + n * interval '1 second' AS past
+      FROM (SELECT n, now() - interval '20 days' + n * interval '1 second' AS past,
+                   1 + n % (SELECT count(*) FROM syncline.connections) AS place
               FROM generate_series(1, $1::int) n) jobs
-      JOIN (SELECT *, row_number() OVER (ORDER BY id) AS place, count(*) OVER () AS total
-              FROM syncline.connections) c ON c.place = 1 + jobs.n % c.total
+      JOIN (SELECT *, row_number() OVER (ORDER BY id) AS place
+              FROM syncline.connections) c ON c.place = jobs.place
 """
 
 QUEUED_JOBS = """

@@ -1,28 +1,21 @@
 """Connectors and providers that do what they should not."""
 
 import asyncio
-import signal
 
 from faults.connector import EXIT_CODE
 from faults.kinds import kind
-from faults.kinds.processes import EXIT_SECONDS, expect_exit
-from faults.stage import PATIENCE_SECONDS, Stage
+from faults.kinds.processes import expect_exit
+from faults.stage import Stage
 
 TROUBLE_SECONDS = 3.0
 LAPSES_ALLOWED = 5
-
-
-async def order(stage: Stage, what: str, name: str | None = None) -> int:
-    """Have a connector do it; return the process in which it does."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        return await stage.provider.order(name or stage.live_async_stream(), what)
 
 
 @kind("a connector exits its process", full=4)
 async def exit_process(stage: Stage) -> None:
     """The worker is gone at once; its jobs run elsewhere."""
     ordered_at = await stage.database.now()
-    worker = stage.fleet.by_pid(await order(stage, "exits the process"))
+    worker = await stage.order("exits the process")
     worker.may_end = True
     expect_exit(stage, await worker.ended(within=5), EXIT_CODE, "the worker")
     await stage.measure_recovery(ordered_at)
@@ -57,48 +50,39 @@ async def is_active(stage: Stage, name: str) -> bool:
 async def hold_interpreter(stage: Stage) -> None:
     """No lease is renewed; what lapses runs elsewhere, and the late result counts nothing."""
     ordered_at = await stage.database.now()
-    await order(stage, "holds the interpreter")
+    await stage.order("holds the interpreter")
     await stage.measure_recovery(ordered_at)
 
 
 @kind("a connector calls sys.exit", full=4)
 async def exit_interpreter(stage: Stage) -> None:
     """The attempt fails; the worker lives."""
-    await order(stage, "exits the interpreter")
+    await stage.order("exits the interpreter")
 
 
 @kind("a connector raises KeyboardInterrupt", full=4, quick=0)
 async def interrupt(stage: Stage) -> None:
     """The attempt fails; the worker lives."""
-    await order(stage, "raises KeyboardInterrupt")
+    await stage.order("raises KeyboardInterrupt")
 
 
 @kind("a connector raises BaseException", full=4)
 async def raise_base_exception(stage: Stage) -> None:
     """The attempt fails; the worker lives."""
-    await order(stage, "raises BaseException")
+    await stage.order("raises BaseException")
 
 
 @kind("a connector never returns", full=3)
 async def never_return(stage: Stage) -> None:
     """It is stopped after max_run_seconds and tried again."""
-    await order(stage, "never returns")
-
-
-@kind("SIGTERM a worker whose call does not end", full=4)
-async def terminate_in_endless_call(stage: Stage) -> None:
-    """After the grace the call is cancelled and its job released, for another to take."""
-    worker = stage.fleet.by_pid(await order(stage, "never returns"))
-    worker.send(signal.SIGTERM)
-    expect_exit(stage, await worker.ended(within=EXIT_SECONDS), 0, "a worker in an endless call")
-    await stage.count_left_running()
+    await stage.order("never returns")
 
 
 @kind("a blocking connector never returns", full=2)
 async def block_for_ever(stage: Stage) -> None:
     """Its thread cannot be stopped: the slot is lost, the job runs again."""
     name = stage.rng.choice([name for name in stage.provider.live() if stage.blocks(name)])
-    await order(stage, "never returns", name)
+    await stage.order("never returns", name)
 
 
 @kind("a provider limits rates", full=3)

@@ -13,6 +13,7 @@ CLAIM = "SET status = 'running'"
 SETTLE = "'{sync,cursor}'"
 TICK = "slot_at"
 TRAP_SECONDS = 15
+AGAIN_SECONDS = 0.2  # signals that come closer together may count as one
 EXIT_SECONDS = GRACE_SECONDS + 8
 
 
@@ -129,15 +130,24 @@ async def terminate_scheduler(stage: Stage) -> None:
     expect_exit(stage, await scheduler.ended(within=EXIT_SECONDS), 0, "a scheduler at SIGTERM")
 
 
+@kind("SIGTERM a worker whose call does not end", full=4)
+async def terminate_in_endless_call(stage: Stage) -> None:
+    """After the grace the call is cancelled and its job released, for another to take."""
+    worker = await stage.order("never returns")
+    worker.send(signal.SIGTERM)
+    expect_exit(stage, await worker.ended(within=EXIT_SECONDS), 0, "a worker in an endless call")
+    await stage.count_left_running()
+
+
 @kind("SIGTERM a worker twice", full=4)
 async def terminate_worker_twice(stage: Stage) -> None:
-    """It ends with 1 at once, or with 0 where nothing was left to do; the reaper does the rest."""
-    worker = await stage.busy_worker()
+    """It ends with 1 at once; the reaper does the rest."""
+    worker = await stage.order("never returns")
     killed_at = await stage.database.now()
-    worker.send(signal.SIGTERM)
-    worker.send(signal.SIGINT)  # another SIGTERM might be merged with the first
-    code = await worker.ended(within=EXIT_SECONDS)
-    expect_exit(stage, code, 1, "a worker at its second signal")
+    while worker.is_running:
+        worker.send(signal.SIGTERM)
+        await asyncio.sleep(AGAIN_SECONDS)
+    expect_exit(stage, await worker.ended(within=1), 1, "a worker at its second signal")
     await stage.measure_recovery(killed_at)
 
 
@@ -148,6 +158,17 @@ async def terminate_worker_in_outage(stage: Stage) -> None:
     worker.link.refuse()
     worker.send(signal.SIGTERM)
     await worker.ended(within=EXIT_SECONDS)
+
+
+@kind("SIGTERM while Postgres is silent", full=3)
+async def terminate_in_silence(stage: Stage) -> None:
+    """A worker and a scheduler, all of whose questions go unanswered, still end in time."""
+    processes = [await stage.busy_worker(), stage.any("scheduler")]
+    for process in processes:
+        process.link.silence()
+        process.send(signal.SIGTERM)
+    for process in processes:
+        await process.ended(within=EXIT_SECONDS)
 
 
 @kind("SIGINT a worker while it starts", full=4)

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from support.databases import Databases
@@ -16,6 +16,7 @@ from syncline import RateLimited, Signal, SyncResult
 
 fuzzed = settings(
     max_examples=8,
+    phases=[Phase.generate],  # each example is a street; to shrink one takes minutes
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
@@ -107,7 +108,7 @@ async def test_any_cursor_comes_back(
             st.dictionaries(any_text, anything, max_size=3) | anything,
             any_text | st.none() | st.integers(),
             anything,
-            st.booleans(),
+            st.just(False) | anything.filter(lambda value: value is not True),
         )
         | anything,
         min_size=15,

@@ -124,8 +124,8 @@ def _lease(world: World) -> Lease:
     return Lease(uuid4(), now, now + world.settings.executor.lease)
 
 
-async def count_deadlocks(url: str) -> int:
-    """Return how many deadlocks the database has seen, once all others have left it.
+async def count_deadlocks(url: str, *, waiting: bool = True) -> int:
+    """Return how many deadlocks the database has seen, by default once all engines have left.
 
     A session reports what it has seen when it leaves, if not before.
     """
@@ -137,7 +137,7 @@ async def count_deadlocks(url: str) -> int:
     """
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while await session.fetchval(others):
+            while waiting and await session.fetchval(others):
                 pass
         await session.execute("SELECT pg_stat_clear_snapshot()")
         count: int = await session.fetchval(

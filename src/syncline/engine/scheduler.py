@@ -11,6 +11,7 @@ from syncline.engine.wakeup import Wakeup
 from syncline.policy.schedule import (
     Candidate,
     RunPlan,
+    interval_has_changed,
     next_slot_at,
     plan_run,
     read_sync,
@@ -138,13 +139,13 @@ class Scheduler:
 
     async def _plan_edited(self, now: datetime, report: TickReport) -> None:
         """Plan the connections whose interval was changed, by whatever way."""
-        plan = partial(self._plan_batch, now=now, edited=True)
+        plan = partial(self._plan_batch, now=now)
         await self._walk(schedule.lock_edited, plan, report)
 
     async def _plan_due(self, now: datetime, report: TickReport) -> None:
         """Plan the connections whose slot comes before the horizon."""
         lock_due = partial(schedule.lock_due, horizon=now + self._settings.lookahead)
-        await self._walk(lock_due, partial(self._plan_batch, now=now, edited=False), report)
+        await self._walk(lock_due, partial(self._plan_batch, now=now), report)
 
     async def _walk(self, lock_next: LockNext, work: Work, report: TickReport) -> None:
         """Work batch by batch; a batch that somebody's row or lock spoils is done one by one."""
@@ -169,9 +170,7 @@ class Scheduler:
                 return
             after = places[-1]
 
-    async def _plan_batch(
-        self, tx: Transaction, locked: Sequence[UUID], now: datetime, *, edited: bool
-    ) -> Batch:
+    async def _plan_batch(self, tx: Transaction, locked: Sequence[UUID], now: datetime) -> Batch:
         """Read, decide and write one batch of locked connections."""
         decisions = self._decide(await schedule.read_candidates(tx, locked), now)
         plans = [saved.plan for saved in decisions.plans]
@@ -190,7 +189,7 @@ class Scheduler:
         if decisions.later:
             later = decisions.later
             expect(await schedule.look_later(tx, later), len(later), "looks")
-        if edited and decisions.pulls:
+        if decisions.pulls:
             await jobs.pull_forward(tx, decisions.pulls)
         return Batch([one.plan for one in saved], decisions.held + len(plans) - len(saved))
 
@@ -208,7 +207,8 @@ class Scheduler:
             if candidate.has_pending_job:
                 decisions.held += slot_at <= horizon
                 decisions.later.append((candidate.connection_id, now + options.interval, stored))
-                if candidate.last_finished_at is not None:
+                changed = interval_has_changed(candidate, options, self._rules)
+                if changed and candidate.last_finished_at is not None:
                     earliest = candidate.last_finished_at + options.interval
                     decisions.pulls.append((candidate.connection_id, max(now, earliest)))
             elif slot_at > horizon:

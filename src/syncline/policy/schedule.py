@@ -71,6 +71,7 @@ class Candidate:
     last_finished_at: datetime | None
     has_pending_job: bool
     stored: StoredSync
+    interval_planned: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,12 @@ def next_slot_at(candidate: Candidate, options: SyncOptions, now: datetime) -> d
     if candidate.last_finished_at is None:
         return now
     return plan_slot(candidate.last_finished_at, options.interval, now).due_at
+
+
+def interval_has_changed(candidate: Candidate, options: SyncOptions, rules: ScheduleRules) -> bool:
+    """Return whether the pending job was planned with another interval."""
+    planned = _read_interval(candidate.interval_planned, rules, []) or rules.default_interval
+    return planned != options.interval
 
 
 def plan_run(

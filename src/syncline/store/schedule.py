@@ -65,6 +65,7 @@ READ_CANDIDATES = """
            left((c.metadata #> '{sync,next_run_at}')::text, 64) AS next_run_at,
            left((c.metadata #> '{sync,last_jitter_seconds}')::text, 64) AS last_jitter_seconds,
            left((c.metadata #> '{sync,first_activated_at}')::text, 64) AS first_activated_at,
+           c.interval_planned,
            greatest(c.last_finished_at, done.finished_at) AS last_finished_at,
            EXISTS (SELECT FROM {schema}.sync_jobs pending
                     WHERE pending.connection_id = c.id AND pending.job_type = 'incremental'
@@ -98,6 +99,7 @@ async def read_candidates(tx: Transaction, ids: Sequence[UUID]) -> list[Candidat
                 last_jitter_seconds=row["last_jitter_seconds"],
                 first_activated_at=row["first_activated_at"],
             ),
+            interval_planned=row["interval_planned"],
         )
         for row in await tx.fetch(READ_CANDIDATES, ids)
     ]
