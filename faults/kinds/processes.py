@@ -167,8 +167,7 @@ async def terminate_in_silence(stage: Stage) -> None:
     for process in processes:
         process.link.silence()
         process.send(signal.SIGTERM)
-    for process in processes:
-        await process.ended(within=EXIT_SECONDS)
+    await asyncio.gather(*(process.ended(within=EXIT_SECONDS) for process in processes))
 
 
 @kind("SIGINT a worker while it starts", full=4)

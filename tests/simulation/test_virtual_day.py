@@ -1,6 +1,6 @@
 """A virtual day: two schedulers and three executors look after a hundred connections.
 
-The clock stands still while they work and then jumps by two minutes; a provider of tickets fails,
+The clock stands still while they work and then jumps by four minutes; a provider of tickets fails,
 limits, pages and repeats itself as scripted. In the end every rule is checked against the rows.
 """
 
@@ -31,7 +31,7 @@ from syncline import (
 from syncline.model import Job
 from syncline.testing import ManualClock
 
-DAY, STEP = timedelta(hours=24), timedelta(minutes=2)
+DAY, STEP = timedelta(hours=24), timedelta(minutes=4)
 CONNECTIONS = 100
 INTERVALS = (None, 1800, 3600, 5400, 7200)
 DEFAULT_INTERVAL = 900
@@ -97,7 +97,7 @@ class Day:
             self.clock.advance(seconds=STEP.total_seconds())
             await self._pause_and_resume()
             await self._work(everybody=step % 10 == 0, turn=step)
-            if step % 60 == 0:
+            if step % 30 == 0:
                 assert await self.schedulers[0].verify() == []
 
     async def _add(self, number: int) -> None:
