@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST_WORKERS ?= 2
+CODE   := src tests bench faults mutations
 SEED ?= 1
 ROUNDS ?= 5
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
@@ -21,14 +22,14 @@ test: $(VENV)/.dev  ## Run the whole suite against real Postgres
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 check: $(VENV)/.dev  ## Formatter, linter, types, import contracts
-	@$(BIN)/ruff format --check src tests bench
-	@$(BIN)/ruff check src tests bench
+	@$(BIN)/ruff format --check $(CODE)
+	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/.dev  ## Format the code and mend what the linter can
-	@$(BIN)/ruff format src tests bench
-	@$(BIN)/ruff check --fix src tests bench
+	@$(BIN)/ruff format $(CODE)
+	@$(BIN)/ruff check --fix $(CODE)
 
 bench: $(VENV)/.dev  ## Measure beside the peers, everything (over an hour); ONLY=drain,tick for some
 	@$(BIN)/python -m bench --rounds $(ROUNDS) $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)

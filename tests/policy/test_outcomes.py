@@ -217,3 +217,12 @@ def _judge(
 ) -> Outcome:
     rules = FailureRules(BACKOFF, max_attempts)
     return judge(ending, rules, attempts=attempts, lapses=lapses, now=NOW, roll=0.5)
+
+
+def test_a_secret_in_a_message_is_not_stored() -> None:
+    error = RuntimeError("GET https://bob:hunter2@api.example/x failed: token=abc123")
+    rules = FailureRules(BACKOFF, None)
+    outcome = judge(Raised(error), rules, attempts=0, lapses=0, now=NOW, roll=0.0)
+    assert isinstance(outcome, Retry)
+    assert "hunter2" not in outcome.error
+    assert "abc123" not in outcome.error

@@ -116,7 +116,8 @@ class Service:
         self._wakeup.close()
         if "scheduler" in tasks:
             with contextlib.suppress(Exception):  # one that cannot say so is forgotten in time
-                await self._scheduler.leave()
+                async with asyncio.timeout(max(deadline - monotonic(), 1)):
+                    await self._scheduler.leave()
             self._telemetry.scheduler_stopped()
         if "claim" in tasks:
             self._telemetry.executor_stopped()

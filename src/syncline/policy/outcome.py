@@ -9,6 +9,7 @@ from typing import Any, assert_never
 from syncline.errors import ContractError, Permanent, RateLimited, SyncError, Unauthorized
 from syncline.model import ConnectionStatus
 from syncline.policy.backoff import Backoff, read_hint
+from syncline.redaction import mask_secrets
 from syncline.sdk.jsontext import encode_json
 from syncline.sdk.page import Page
 
@@ -198,7 +199,7 @@ def _message(error: BaseException) -> str:
         text = "timed out"
     elif not isinstance(error, SyncError | ContractError):
         text = f"{type(error).__name__}: {text}"
-    return storable_text(text, MAX_MESSAGE_BYTES)
+    return storable_text(mask_secrets(text[: 2 * MAX_MESSAGE_BYTES]), MAX_MESSAGE_BYTES)
 
 
 def _storable_details(details: Mapping[str, Any]) -> Any:
