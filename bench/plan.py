@@ -38,7 +38,7 @@ QUICK = Sizes(
     loop=300,
     signal_jobs=5000,
     finished=200_000,
-    slow_jobs=40_000,
+    slow_jobs=20_000,
     memory_cycles=5,
 )
 TINY = Sizes(
