@@ -15,6 +15,7 @@ from faults.waiting import until
 Popen = subprocess.Popen[bytes]
 Role = Literal["worker", "scheduler"]
 ROOT = Path(__file__).parents[1]
+REFUSAL = "the database cannot be reached"
 LEASE_SECONDS = 3
 GRACE_SECONDS = 2
 SETTINGS = {
@@ -151,8 +152,11 @@ class Fleet:
         return found
 
     def ended_unasked(self) -> list[Process]:
+        """Return the processes that should still run; one may refuse to start without Postgres."""
         return [
-            process for process in self.processes if not process.is_running and not process.may_end
+            process
+            for process in self.processes
+            if not process.is_running and not process.may_end and REFUSAL not in process.tail()
         ]
 
     def close(self) -> None:

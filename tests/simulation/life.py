@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import asyncpg
-
 from simulation.auditor import Auditor, Broken
 from simulation.loop import Process, SimulatedLoop
 from simulation.network import SimulatedNetwork
@@ -93,9 +91,8 @@ class World:
 
     async def live(self) -> None:
         """Live through rough times, then calm ones; in the end everything must have arrived."""
-        session = await asyncpg.connect(self._url)
         async with Engine(self._settings, clock=self._clock, rng=self._chance()) as engine:
-            people = People(engine, session, self._ledger, self._chance())
+            people = People(engine, self._url, self._ledger, self._chance())
             self.report.deeds = people.deeds
             for _ in range(self._rng.randint(2, 7)):
                 await people.add_connection()
@@ -105,7 +102,6 @@ class World:
             await self._calm_times(people)
             self._check_everything(people)
             await people.verify()
-        session.terminate()
 
     def end(self) -> None:
         """Write down what happened; then wake the dead, the server gone, to wind up their tasks."""
@@ -130,7 +126,7 @@ class World:
         )
         activities = [
             asyncio.create_task(activity)
-            for activity in (self._emit(), storms.blow(), people.meddle())
+            for activity in (self._emit(), storms.blow(), people.meddle(), people.meddle())
         ]
         seconds = self._rng.uniform(60, 200)
         done, _ = await asyncio.wait(

@@ -42,9 +42,9 @@ EDITS = {
 class People:
     """Restless operators; whatever they do, nobody else may be harmed by it."""
 
-    def __init__(self, engine: Engine, session: Any, ledger: Ledger, rng: random.Random) -> None:
+    def __init__(self, engine: Engine, url: str, ledger: Ledger, rng: random.Random) -> None:
         self._engine = engine
-        self._session = session
+        self._url = url
         self._ledger = ledger
         self._rng = rng
         self.connections: dict[str, UUID] = {}
@@ -65,7 +65,7 @@ class People:
     async def meddle(self) -> None:
         """Do one thing after another, some of them at the wrong moment."""
         while True:
-            await asyncio.sleep(self._rng.expovariate(1 / 3))
+            await asyncio.sleep(self._rng.expovariate(1 / 4))
             name = self._rng.choice(sorted(self.connections))
             deed = self._rng.choice(sorted(DEEDS))
             self.deeds[deed] += 1
@@ -75,7 +75,9 @@ class People:
                 self.deeds["refused"] += 1
 
     async def edit(self, _name: str, id_: UUID) -> None:
-        await self._session.execute(EDITS[self._rng.choice(sorted(EDITS))], id_)
+        session = await asyncpg.connect(self._url)
+        await session.execute(EDITS[self._rng.choice(sorted(EDITS))], id_)
+        session.terminate()
 
     async def pause(self, _name: str, id_: UUID) -> None:
         await self._engine.connections.pause(id_)
@@ -144,6 +146,3 @@ DEEDS = {
     "verify": People.verify,
 }
 
-
-async def open_session(url: str) -> Any:
-    return await asyncpg.connect(url)

@@ -112,6 +112,24 @@ async def test_an_open_transaction_on_a_job_holds_up_its_own_connection_alone(wo
     await world.pending(held_up)
 
 
+async def test_an_open_transaction_on_a_job_holds_up_no_other_cancellation(world: World) -> None:
+    """Two connections left active by plain SQL; somebody holds a queued job of one of them."""
+    held_up, healthy = [await world.connection(last_finished="11:40") for _ in range(2)]
+    assert (await world.tick("12:00")).scheduled == 2
+    await world.sql("UPDATE {schema}.connections SET status = 'paused'")
+    async with actor(world) as person:
+        await person.sql(
+            "SELECT FROM {schema}.sync_jobs WHERE connection_id = $1 FOR UPDATE", held_up.id
+        )
+        await world.tick("12:01")
+        assert [job.status for job in await world.jobs(healthy, slot_at=at("11:55"))] == [
+            "cancelled"
+        ]
+        await world.pending(held_up)
+    await world.tick("12:02")
+    assert [job.status for job in await world.jobs(held_up, slot_at=at("11:55"))] == ["cancelled"]
+
+
 async def test_the_tick_passes_by_what_is_being_settled(world: World) -> None:
     """Connection, then job, in one open transaction: the tick waits for neither."""
     connection = await world.connection()

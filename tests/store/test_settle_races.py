@@ -1,12 +1,21 @@
 """The settle against whoever else reaches for the same job or connection, in written-out orders."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from uuid import UUID, uuid4
 
 import pytest
 
-from support.interleaving import actor, claim, ended_into_waiting, made_to_wait, take_over
+from support.fakes import HeldRun
+from support.interleaving import (
+    PATIENCE_SECONDS,
+    actor,
+    claim,
+    ended_into_waiting,
+    made_to_wait,
+    take_over,
+)
 from support.world import World, at
 from syncline import Connection, Signal, SyncResult, Transient
 from syncline.store import claims, connections, jobs
@@ -270,6 +279,44 @@ def follow_up(claimed: Claim) -> FollowUp:
         cursor='{"page": 2}',
         status="queued",
     )
+
+
+async def test_an_open_transaction_holds_up_the_settle_of_its_own_connection(world: World) -> None:
+    """Somebody edits a connection by hand and goes to lunch while it and another run."""
+    [held_up, healthy] = [await due_connection(world) for _ in range(2)]
+    runs = [HeldRun(PAGE), HeldRun(PAGE)]
+    world.script(*runs)
+    async with actor(world) as person:
+        await person.lock(held_up[0])
+        running = asyncio.create_task(world.engine.run_due())
+        for run in runs:
+            await run.started.wait()
+        for run in runs:
+            run.let_go.set()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (await world.get_job(healthy[1])).status != "succeeded":
+                assert not running.done()
+        assert (await world.get_job(held_up[1])).status == "running"
+        await person.commit()
+    assert await running == 2
+    assert (await world.get_job(held_up[1])).status == "succeeded"
+    assert len(await world.signals(held_up[0])) == 1
+
+
+async def test_an_open_transaction_holds_up_the_reaping_of_its_own_connection(world: World) -> None:
+    [held_up, healthy] = [await due_connection(world) for _ in range(2)]
+    async with actor(world) as worker, actor(world) as person:
+        await claim(worker.tx, world)
+        await worker.commit()
+        world.clock.advance(seconds=31)
+        await person.lock(held_up[0])
+        world.script(PAGE, PAGE)
+        reaping = asyncio.create_task(world.engine.run_due())
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (await world.get_job(healthy[1])).status != "queued":
+                assert not reaping.done()
+        await person.commit()
+        assert await reaping == 2
 
 
 async def due_connection(world: World, **given: object) -> tuple[Connection, UUID]:

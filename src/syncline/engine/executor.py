@@ -1,41 +1,28 @@
-"""Claim due jobs into free slots, run them, and settle how they ended, many at a time."""
+"""Claim due jobs into free slots and run them; how they ended is settled in lanes."""
 
 import asyncio
-from collections import Counter, defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import uuid4
 
-from syncline.clock import Clock, monotonic, pause
+from syncline.clock import Clock, monotonic
 from syncline.engine.attempt import attempt
+from syncline.engine.lanes import SETTLE_PAUSE_SECONDS, Lanes
 from syncline.engine.runs import Run, Runs
-from syncline.engine.settlement import ACTIVE, Settlement, Settler
+from syncline.engine.settlement import ACTIVE, Settler
 from syncline.errors import ContractError
-from syncline.policy.outcome import (
-    Cancelled,
-    Ending,
-    Failed,
-    Raised,
-    Released,
-    Retry,
-    Succeeded,
-    Unrun,
-)
+from syncline.policy.outcome import Ending, Raised, Unrun
 from syncline.sdk.connector import Connector
-from syncline.sdk.page import Page
 from syncline.settings import ExecutorSettings
 from syncline.store import claims
 from syncline.store.claims import Claim, Lease
-from syncline.store.pool import LostRace, Pool, is_passing
+from syncline.store.pool import LostRace, Pool
 from syncline.telemetry import Telemetry
 
 LARGEST_CLAIM = 1000
-LARGEST_GROUP = 1000  # jobs settled together
-LARGEST_GROUP_SIGNALS = 20_000
-SETTLE_LANES = 2
 LOST_RACES = 3  # so many lost races in a row read as "nothing to claim"
-SETTLE_PAUSE_SECONDS = 0.5
 
 
 class Executor:
@@ -54,15 +41,12 @@ class Executor:
         self._settings = settings
         self._connectors = connectors
         self._clock = clock
-        self._settler = settler
         self._telemetry = telemetry
         self._limits = settings.page_limits
-        self._ended: deque[Run] = deque()
-        self._lanes: set[asyncio.Task[None]] = set()
-        self._gives_up = False
         self.attempts = 0
         self.on_room: Callable[[], None] = lambda: None
-        self.runs = Runs(self._queue_settlement, lambda: self.on_room())
+        self.runs = Runs(lambda run: self._lanes.take(run), lambda: self.on_room())
+        self._lanes = Lanes(settler, self.runs.settled, telemetry)
 
     @property
     def free_slots(self) -> int:
@@ -77,7 +61,7 @@ class Executor:
 
     async def claim_and_start(self) -> int:
         """Return how many due jobs were claimed and started, in their order."""
-        self._gives_up = False
+        self._lanes.gives_up = False
         asked = monotonic()
         claimed = await self._claim(min(self.free_slots, LARGEST_CLAIM))
         for claim in claimed:
@@ -92,7 +76,7 @@ class Executor:
             self.runs.interrupt(run)
         # The database may be away; then the rows are left to the reaper.
         clean = await self._settled_within(2 * SETTLE_PAUSE_SECONDS + 1)
-        self._gives_up = not clean
+        self._lanes.gives_up = not clean
         return clean
 
     async def _settled_within(self, seconds: float) -> bool:
@@ -161,106 +145,3 @@ class Executor:
         else:
             self.runs.end(run, task.result())
         self.runs.free(run)
-
-    def _queue_settlement(self, run: Run) -> None:
-        self._ended.append(run)
-        if len(self._lanes) < SETTLE_LANES:
-            lane = asyncio.get_running_loop().create_task(self._settle_ended())
-            self._lanes.add(lane)
-            lane.add_done_callback(self._lanes.discard)
-
-    async def _settle_ended(self) -> None:
-        """Settle what has ended, a group at a time, until nothing is left."""
-        while group := self._take_group():
-            settlements = [
-                Settlement(run.claim, run.ending) for run in group if run.ending is not None
-            ]
-            try:
-                await self._settle(settlements)
-                self._tell_settled(group, settlements)
-            finally:
-                # Whatever went wrong, no slot is lost to it: an unsettled lease lapses.
-                self.runs.settled(group)
-
-    def _take_group(self) -> list[Run]:
-        """Return runs of different connections, as many as go well into one transaction."""
-        group: dict[object, Run] = {}
-        put_back: list[Run] = []
-        signals = 0
-        while self._ended and len(group) < LARGEST_GROUP and signals < LARGEST_GROUP_SIGNALS:
-            run = self._ended.popleft()
-            if run.claim.connection_id in group:
-                put_back.append(run)
-                continue
-            group[run.claim.connection_id] = run
-            signals += run.ending.signal_count if isinstance(run.ending, Page) else 0
-        self._ended.extendleft(reversed(put_back))
-        return list(group.values())
-
-    async def _settle(self, group: Sequence[Settlement]) -> None:
-        """Settle a group however long the database is away; one bad row does not sink the rest."""
-        while not self._gives_up:
-            try:
-                await self._settler.settle(group)
-            except Exception as error:
-                if not is_passing(error):
-                    await self._settle_one_by_one(group, error)
-                    return
-                self._telemetry.loop_failed(
-                    "settle", error, timedelta(seconds=SETTLE_PAUSE_SECONDS)
-                )
-                await pause(SETTLE_PAUSE_SECONDS)
-            else:
-                return
-
-    async def _settle_one_by_one(self, group: Sequence[Settlement], error: Exception) -> None:
-        if len(group) > 1:
-            for one in group:
-                await self._settle([one])
-        elif isinstance(group[0].ending, Page):
-            # The page itself cannot be stored; the job is told so and keeps its place.
-            group[0].ending = Raised(ContractError(f"the page could not be stored: {error}"))
-            await self._settle(group)
-        else:
-            self._telemetry.loop_failed("settle", error, timedelta())
-
-    def _tell_settled(self, group: Sequence[Run], settlements: Sequence[Settlement]) -> None:
-        """Tell what was written; attempts that succeeded are counted together."""
-        succeeded: dict[str, list[timedelta]] = defaultdict(list)
-        signals: Counter[str] = Counter()
-        for run, one in zip(group, settlements, strict=True):
-            provider, took = run.claim.provider_slug, timedelta(seconds=run.ended - run.began)
-            if isinstance(one.outcome, Succeeded) and not one.is_fenced:
-                succeeded[provider].append(took)
-                signals[provider] += one.outcome.page.signal_count
-            else:
-                tell_unsuccessful(self._telemetry, one, took)
-        for provider, durations in succeeded.items():
-            self._telemetry.jobs_succeeded(provider, len(durations), signals[provider])
-            self._telemetry.runs_finished(provider, "succeeded", durations)
-
-
-def tell_unsuccessful(telemetry: Telemetry, one: Settlement, took: timedelta) -> None:
-    """Tell of an attempt that brought nothing."""
-    provider = one.claim.provider_slug
-    if one.is_fenced:
-        telemetry.job_fenced(provider)
-        return
-    match one.outcome:
-        case Retry(error_class=error_class) | Failed(error_class=error_class):
-            wait = one.wait
-            telemetry.job_failed(
-                provider,
-                error_class,
-                connection_id=one.claim.connection_id,
-                job_id=one.claim.id,
-                terminal=isinstance(one.outcome, Failed),
-                wait=wait,
-            )
-            telemetry.run_finished(provider, "failed", took)
-            if error_class == "RateLimited" and wait is not None:
-                telemetry.rate_limited(provider, wait)
-        case Released():
-            telemetry.job_released(provider)
-        case Cancelled():
-            telemetry.job_cancelled(provider)

@@ -1,5 +1,6 @@
 """Leases: renewed while their jobs run, taken over where nobody renews them any more."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
@@ -107,14 +108,18 @@ class Reaper:
         )
 
     async def _settle(self, group: Sequence[Settlement]) -> None:
-        """Settle what lapsed; one row that cannot be settled does not sink the rest."""
+        """Settle what lapsed together, or each on its own where one of them is in the way."""
         try:
-            await self._settler.settle_retrying(group)
+            await self._settler.settle(group)
         except Exception as error:
             if not lies_in_rows(error):
                 raise
-            if len(group) == 1:
-                self._telemetry.loop_failed("reap", error, timedelta())  # until it lapses again
-                return
-            for one in group:
-                await self._settle([one])
+            await asyncio.gather(*(self._settle_alone(one) for one in group))
+
+    async def _settle_alone(self, one: Settlement) -> None:
+        try:
+            await self._settler.settle_retrying([one])
+        except Exception as error:
+            if not lies_in_rows(error):
+                raise
+            self._telemetry.loop_failed("reap", error, timedelta())  # until it lapses again

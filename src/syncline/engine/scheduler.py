@@ -110,14 +110,10 @@ class Scheduler:
         with self._telemetry.tick():
             async with self._pool.transaction() as tx:
                 now = await self._clock.now(tx)
-                silent_since = now - 2 * self._settings.tick_interval
-                await schedulers.beat(tx, self._id, now=now, silent_since=silent_since)
                 report.overdue = await schedule.count_overdue(tx, self._rules, now=now)
             for walk in (self._tidy_left, self._plan_edited, self._plan_due):
                 await walk(now, report)
-            if report.scheduled and self._wakeup.is_on:
-                async with self._pool.transaction() as tx:
-                    await self._wakeup.notify(tx)
+            await self._end_tick(now, report)
             self._telemetry.tick_finished(
                 due=report.due,
                 scheduled=report.scheduled,
@@ -126,6 +122,15 @@ class Scheduler:
                 duration=timedelta(seconds=monotonic() - began),
             )
         return report
+
+    async def _end_tick(self, now: datetime, report: TickReport) -> None:
+        """Wake the workers, and note that everything due by now was seen, if it was."""
+        async with self._pool.transaction() as tx:
+            if report.scheduled:
+                await self._wakeup.notify(tx)
+            if not self._stopping:
+                silent_since = now - 2 * self._settings.tick_interval
+                await schedulers.beat(tx, self._id, now=now, silent_since=silent_since)
 
     async def _tidy_left(self, now: datetime, report: TickReport) -> None:
         """Cancel the queued jobs of connections that left active by plain SQL."""

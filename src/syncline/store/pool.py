@@ -11,6 +11,9 @@ from syncline.clock import pause
 
 T = TypeVar("T")
 
+# Somebody's open transaction must not hold up what waits for nothing but its own turn. Longer
+# than Postgres takes to tell a deadlock, which says more.
+LOCK_TIMEOUT_MILLISECONDS = "2000"
 COMMAND_TIMEOUT_SECONDS = 10.0  # a half-open socket is noticed no later than this
 TRIES = 6
 RETRIED_CODES = ("40001", "40P01", "55P03", "57014", "25P03")
@@ -160,8 +163,10 @@ class Pool:
                 if self._pgbouncer:
                     # Behind a pooler a session is anybody's: settings go with each transaction.
                     await connection.execute(
-                        "SELECT set_config('idle_in_transaction_session_timeout', $1, true)",
+                        "SELECT set_config('idle_in_transaction_session_timeout', $1, true),"
+                        " set_config('lock_timeout', $2, true)",
                         self._idle_milliseconds,
+                        LOCK_TIMEOUT_MILLISECONDS,
                     )
                 tx = Transaction(connection, self._statements)
                 await self._check_once(tx)
@@ -190,9 +195,10 @@ class Pool:
 
         To roll back over a dead socket would wait for an answer that never comes.
         """
-        if self._pool is None:
+        pool = self._pool  # which may be closed while the connection is lent
+        if pool is None:
             raise RuntimeError("the engine is not open: use `async with Engine(...)`")
-        connection = await self._pool.acquire(timeout=COMMAND_TIMEOUT_SECONDS)
+        connection = await pool.acquire(timeout=COMMAND_TIMEOUT_SECONDS)
         try:
             yield connection
         except BaseException as error:
@@ -201,7 +207,7 @@ class Pool:
                     connection.terminate()
             raise
         finally:
-            await self._pool.release(connection)
+            await pool.release(connection)
 
     async def _check_once(self, tx: Transaction) -> None:
         if not self._checked and self._check is not None:
@@ -213,6 +219,7 @@ class Pool:
         return {
             "application_name": f"syncline {self.schema}",
             "idle_in_transaction_session_timeout": self._idle_milliseconds,
+            "lock_timeout": LOCK_TIMEOUT_MILLISECONDS,
             "jit": "off",  # short statements only lose by it
         }
 

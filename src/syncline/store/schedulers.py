@@ -6,7 +6,7 @@ from uuid import UUID
 from syncline.store.pool import Transaction
 
 BEAT = """
-    -- Note that a scheduler ticks; after a long silence it begins anew.
+    -- Note a tick that came to its end; after a long silence a scheduler begins anew.
     INSERT INTO {schema}.schedulers AS s (id, began_at, ticked_at) VALUES ($1, $2, $2)
         ON CONFLICT (id) DO UPDATE
        SET began_at = CASE WHEN s.ticked_at < $3 THEN $2 ELSE s.began_at END, ticked_at = $2

@@ -1,0 +1,150 @@
+"""Settle what has ended, many runs at a time, tell what came of it, and give the slots back."""
+
+import asyncio
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from datetime import timedelta
+
+from syncline.clock import pause
+from syncline.engine.runs import Run
+from syncline.engine.settlement import Settlement, Settler
+from syncline.errors import ContractError
+from syncline.policy.outcome import Cancelled, Failed, Raised, Released, Retry, Succeeded
+from syncline.sdk.page import Page
+from syncline.store.pool import is_passing, lies_in_rows
+from syncline.telemetry import Telemetry
+
+LANES = 2
+LARGEST_GROUP = 1000  # jobs settled together
+LARGEST_GROUP_SIGNALS = 20_000
+SETTLE_PAUSE_SECONDS = 0.5
+
+
+class Lanes:
+    """Tasks that settle groups of runs, one transaction each."""
+
+    def __init__(
+        self, settler: Settler, settled: Callable[[Iterable[Run]], None], telemetry: Telemetry
+    ) -> None:
+        self._settler = settler
+        self._settled = settled
+        self._telemetry = telemetry
+        self._ended: deque[Run] = deque()
+        self._lanes: set[asyncio.Task[None]] = set()
+        self._stragglers: set[asyncio.Task[None]] = set()
+        self.gives_up = False
+
+    def take(self, run: Run) -> None:
+        """Settle a run that has ended, as soon as there is a lane for it."""
+        self._ended.append(run)
+        if len(self._lanes) < LANES:
+            self._go_on(self._settle_ended(), self._lanes)
+
+    def _go_on(self, work: Coroutine[None, None, None], tasks: "set[asyncio.Task[None]]") -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _settle_ended(self) -> None:
+        """Settle what has ended, a group at a time, until nothing is left."""
+        while group := self._take_group():
+            await self._settle(group)
+
+    def _take_group(self) -> list[Run]:
+        """Return runs of different connections, as many as go well into one transaction."""
+        group: dict[object, Run] = {}
+        put_back: list[Run] = []
+        signals = 0
+        while self._ended and len(group) < LARGEST_GROUP and signals < LARGEST_GROUP_SIGNALS:
+            run = self._ended.popleft()
+            if run.claim.connection_id in group:
+                put_back.append(run)
+                continue
+            group[run.claim.connection_id] = run
+            signals += run.ending.signal_count if isinstance(run.ending, Page) else 0
+        self._ended.extendleft(reversed(put_back))
+        return list(group.values())
+
+    async def _settle(self, group: Sequence[Run]) -> None:
+        """Settle runs together, or each on its own: somebody's open transaction, or a bad row,
+        holds up its own connection and no other."""
+        over = True
+        try:
+            over = await self._settle_together(group)
+        finally:
+            if over:
+                # Whatever went wrong, no slot is lost to it: an unsettled lease lapses.
+                self._settled(group)
+        if not over:
+            for run in group:
+                self._go_on(self._settle([run]), self._stragglers)
+
+    async def _settle_together(self, group: Sequence[Run]) -> bool:
+        """Return whether it is over, however long the database was away; else they must part."""
+        while not self.gives_up:
+            settlements = [Settlement(run.claim, run.ending) for run in group if run.ending]
+            try:
+                await self._settler.settle(settlements)
+            except Exception as error:
+                if len(group) > 1 and (lies_in_rows(error) or not is_passing(error)):
+                    return False
+                if not await self._survive(error, group[0]):
+                    return True
+            else:
+                self._tell_settled(group, settlements)
+                return True
+        return True
+
+    async def _survive(self, error: Exception, run: Run) -> bool:
+        """Return whether it makes sense to settle again, after a pause where one is needed."""
+        if is_passing(error):
+            self._telemetry.loop_failed("settle", error, timedelta(seconds=SETTLE_PAUSE_SECONDS))
+            await pause(SETTLE_PAUSE_SECONDS)
+            return True
+        if isinstance(run.ending, Page):
+            # The page itself cannot be stored; the job is told so and keeps its place.
+            run.ending = Raised(ContractError(f"the page could not be stored: {error}"))
+            return True
+        self._telemetry.loop_failed("settle", error, timedelta())
+        return False
+
+    def _tell_settled(self, group: Sequence[Run], settlements: Sequence[Settlement]) -> None:
+        """Tell what was written; attempts that succeeded are counted together."""
+        succeeded: dict[str, list[timedelta]] = defaultdict(list)
+        signals: Counter[str] = Counter()
+        for run, one in zip(group, settlements, strict=True):
+            provider, took = run.claim.provider_slug, timedelta(seconds=run.ended - run.began)
+            if isinstance(one.outcome, Succeeded) and not one.is_fenced:
+                succeeded[provider].append(took)
+                signals[provider] += one.outcome.page.signal_count
+            else:
+                tell_unsuccessful(self._telemetry, one, took)
+        for provider, durations in succeeded.items():
+            self._telemetry.jobs_succeeded(provider, len(durations), signals[provider])
+            self._telemetry.runs_finished(provider, "succeeded", durations)
+
+
+def tell_unsuccessful(telemetry: Telemetry, one: Settlement, took: timedelta) -> None:
+    """Tell of an attempt that brought nothing."""
+    provider = one.claim.provider_slug
+    if one.is_fenced:
+        telemetry.job_fenced(provider)
+        return
+    match one.outcome:
+        case Retry(error_class=error_class) | Failed(error_class=error_class):
+            wait = one.wait
+            telemetry.job_failed(
+                provider,
+                error_class,
+                connection_id=one.claim.connection_id,
+                job_id=one.claim.id,
+                terminal=isinstance(one.outcome, Failed),
+                wait=wait,
+            )
+            telemetry.run_finished(provider, "failed", took)
+            if error_class == "RateLimited" and wait is not None:
+                telemetry.rate_limited(provider, wait)
+        case Released():
+            telemetry.job_released(provider)
+        case Cancelled():
+            telemetry.job_cancelled(provider)

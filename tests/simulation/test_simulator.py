@@ -1,0 +1,212 @@
+"""The simulator itself: the same seed lives the same life, and its eyes are open."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from typing import Any
+
+import asyncpg
+import pytest
+
+from simulation.auditor import Auditor, Broken
+from simulation.life import START, live
+from simulation.loop import Process, SimulatedLoop
+from simulation.network import Fate, Link, SimulatedNetwork
+from simulation.observer import Observer
+from simulation.wire import Request
+from simulation.workers import context_of
+from support.databases import Databases, Mode
+from syncline.testing import ManualClock
+
+SEED = 16
+
+
+class Script:
+    """Chance that a test decides: who is next, and what becomes of calls."""
+
+    def __init__(self, *fates: Fate) -> None:
+        self.fates = list(fates)
+
+    def choose(self, count: int) -> int:
+        return 0
+
+    def fate_of(self, link: Link, request: Request) -> Fate:
+        return self.fates.pop(0) if self.fates and request.is_commit else Fate.PASS
+
+
+class Place:
+    """A simulated network on a real database, and one process that uses it."""
+
+    def __init__(self, url: str, observer: Observer, *fates: Fate) -> None:
+        self.url = url
+        self.observer = observer
+        self.clock = ManualClock(START)
+        self.commits = 0
+        self.network = SimulatedNetwork(observer, Script(*fates), self._on_commit)
+        self.loop = SimulatedLoop(self.clock, self.network)
+
+    def _on_commit(self) -> None:
+        self.commits += 1
+
+    def run(self, work: Any, process: Process | None = None) -> Any:
+        process = process or Process("somebody")
+        with asyncio.Runner(loop_factory=lambda: self.loop) as runner, self.loop.deciding_time():
+            try:
+                return runner.run(work, context=context_of(process))
+            finally:
+                self.network.end()
+                process.thaw(self.loop)
+
+
+@asynccontextmanager
+async def a_session(url: str) -> AsyncIterator[Any]:
+    session = await asyncpg.connect(url)
+    try:
+        yield session
+    finally:
+        session.terminate()
+
+
+@pytest.fixture
+def observer(database_url: str) -> Any:
+    with closing(Observer(database_url)) as observer:
+        yield observer
+
+
+def test_the_same_seed_lives_the_same_life(
+    database_url: str, databases: Databases, mode: Mode
+) -> None:
+    first = live(SEED, database_url)
+    databases.empty(database_url)
+    second = live(SEED, database_url)
+
+    assert first.failure is None
+    assert (first.digest, first.calls) == (second.digest, second.calls)
+    assert first.digest != live(SEED + 1, database_url).digest
+
+
+def test_time_passes_only_when_nothing_else_can_happen(
+    database_url: str, observer: Observer
+) -> None:
+    place = Place(database_url, observer)
+
+    async def work() -> list[float]:
+        async with a_session(database_url) as session:
+            await session.execute("SELECT pg_sleep(0.05)")
+        after_work = asyncio.get_running_loop().time()
+        await asyncio.sleep(3600)
+        return [after_work, asyncio.get_running_loop().time()]
+
+    assert place.run(work()) == [0, 3600]
+    assert (place.clock() - START).total_seconds() == 3600
+
+
+INSERT = "INSERT INTO syncline.connections (tenant_id, provider_slug, external_id) VALUES {}"
+ROWS = "SELECT FROM syncline.connections"
+
+
+@pytest.mark.parametrize(("fate", "rows"), [(Fate.CUT_BEFORE, 0), (Fate.CUT_AFTER, 1)])
+def test_a_commit_can_be_cut_before_and_after(
+    database_url: str, observer: Observer, fate: Fate, rows: int
+) -> None:
+    place = Place(database_url, observer, fate)
+
+    async def work() -> None:
+        async with a_session(database_url) as session, session.transaction():
+            await session.execute(INSERT.format("('acme', 'github', '1')"))
+
+    with pytest.raises(asyncpg.ConnectionDoesNotExistError):
+        place.run(work())
+    assert len(observer.ask(ROWS)) == rows == place.commits
+
+
+def test_a_killed_process_leaves_nothing_open_and_does_nothing_more(
+    database_url: str, observer: Observer
+) -> None:
+    place, victim = Place(database_url, observer, Fate.KILL_BEFORE), Process("victim")
+    came_back = []
+
+    async def work() -> None:
+        try:
+            async with a_session(database_url) as session, session.transaction():
+                await session.execute(INSERT.format("('acme', 'github', '1')"))
+        finally:
+            came_back.append(place.loop.time())
+
+    async def meanwhile() -> None:
+        task = place.loop.create_task(work(), context=context_of(victim))
+        await asyncio.sleep(100)
+        assert victim.is_dead
+        assert came_back == []
+        assert observer.ask(ROWS) == []
+        assert len(observer.ask("SELECT FROM pg_stat_activity WHERE state ~ 'transaction'")) == 0
+        victim.thaw(place.loop)
+        await asyncio.wait([task])
+
+    place.run(meanwhile())
+    assert came_back == [100]
+
+
+def test_a_frozen_process_finds_everything_late(database_url: str, observer: Observer) -> None:
+    place, sleeper = Place(database_url, observer), Process("sleeper")
+    woken = []
+
+    async def nap() -> None:
+        await asyncio.sleep(1)
+        woken.append(place.loop.time())
+
+    async def meanwhile() -> None:
+        place.loop.create_task(nap(), context=context_of(sleeper))
+        await asyncio.sleep(0)
+        sleeper.freeze()
+        await asyncio.sleep(50)
+        sleeper.thaw(place.loop)
+        await asyncio.sleep(1)
+
+    place.run(meanwhile())
+    assert woken == [50]
+
+
+def test_a_call_that_waits_for_a_lock_lets_others_go_on(
+    database_url: str, observer: Observer
+) -> None:
+    place = Place(database_url, observer)
+    observer.ask(INSERT.format("('acme', 'github', '1')"))
+    order = []
+
+    async def change(name: str, pause: float) -> None:
+        async with a_session(database_url) as session, session.transaction():
+            await session.execute("UPDATE syncline.connections SET external_id = $1", name)
+            await asyncio.sleep(pause)
+            order.append(name)
+
+    async def both() -> None:
+        await asyncio.gather(change("first", 0), change("second", 0))
+
+    place.run(both())
+    assert order == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("SET status = 'queued', finished_at = NULL", "a succeeded job changed"),
+        ("SET priority = 3", "a succeeded job changed"),
+    ],
+)
+def test_the_auditor_sees_a_finished_job_change(
+    observer: Observer, change: str, complaint: str
+) -> None:
+    auditor = Auditor(observer, ManualClock(START), cursors_only_advance=True)
+    observer.ask(INSERT.format("('acme', 'github', '1')"))
+    observer.ask(
+        "INSERT INTO syncline.sync_jobs"
+        " (tenant_id, provider_slug, connection_id, status, finished_at)"
+        " SELECT tenant_id, provider_slug, id, 'succeeded', now() FROM syncline.connections"
+    )
+    observer.ask("UPDATE syncline.connections SET metadata = '{\"sync\": {}}'")
+    auditor.look()
+
+    observer.ask(f"UPDATE syncline.sync_jobs {change}")
+    with pytest.raises(Broken, match=complaint):
+        auditor.look()
