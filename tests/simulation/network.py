@@ -45,9 +45,7 @@ class Chance(Protocol):
 class SimulatedNetwork:
     """Every session of the simulated processes, and whose turn it is."""
 
-    def __init__(
-        self, observer: Observer, chance: Chance, on_commit: Callable[[], None]
-    ) -> None:
+    def __init__(self, observer: Observer, chance: Chance, on_commit: Callable[[], None]) -> None:
         self._observer = observer
         self._chance = chance
         self._on_commit = on_commit

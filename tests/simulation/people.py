@@ -145,4 +145,3 @@ DEEDS = {
     "trigger full": People.trigger_full,
     "verify": People.verify,
 }
-

@@ -18,7 +18,8 @@ class _Place:
 
 def prepare() -> None:
     """Start this process' server; it ends with the process."""
-    logging.getLogger("syncline").setLevel(logging.CRITICAL)
+    for chatty in ("syncline", "opentelemetry", "asyncio"):
+        logging.getLogger(chatty).setLevel(logging.CRITICAL)
     _Place.server = TemporaryServer(server_settings=QUIET_SERVER)
     _Place.server.start()
     _Place.template = _Place.server.create_database()

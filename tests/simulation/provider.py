@@ -159,9 +159,7 @@ WAYS: dict[str, Any] = {
         [*signals, Signal("record", datetime.fromisoformat("2025-01-01T00:00"), {})],
         {"after": last},
     ),
-    "a stream that breaks": lambda signals, _, last: SyncResult(
-        _broken(signals), {"after": last}
-    ),
+    "a stream that breaks": lambda signals, _, last: SyncResult(_broken(signals), {"after": last}),
 }
 
 

@@ -141,7 +141,7 @@ def test_a_killed_process_leaves_nothing_open_and_does_nothing_more(
         assert observer.ask(ROWS) == []
         assert len(observer.ask("SELECT FROM pg_stat_activity WHERE state ~ 'transaction'")) == 0
         victim.thaw(place.loop)
-        await asyncio.wait([task])
+        await asyncio.gather(task, return_exceptions=True)
 
     place.run(meanwhile())
     assert came_back == [100]

@@ -12,13 +12,13 @@ from support.interleaving import (
     PATIENCE_SECONDS,
     actor,
     claim,
+    due_connection,
     ended_into_waiting,
     made_to_wait,
-    take_over,
 )
 from support.world import World, at
 from syncline import Connection, Signal, SyncResult, Transient
-from syncline.store import claims, connections, jobs
+from syncline.store import connections, jobs
 from syncline.store.claims import Claim
 from syncline.store.jobs import Closing, FollowUp
 
@@ -30,78 +30,6 @@ MORE = SyncResult([Signal("seen", at("11:00"), {"n": 1})], next_cursor={"page": 
 in_every_ending = pytest.mark.parametrize(
     "ending", [PAGE, MORE, Transient("not now")], ids=["page", "more", "retry"]
 )
-
-
-async def test_a_late_settle_after_the_reaper_changes_no_row(world: World) -> None:
-    """The lease lapsed and was reaped while the worker ran: what it brings is not wanted."""
-    connection, job_id = await due_connection(world, sync={"cursor": {"page": 1}})
-    async with world.during_run(PAGE) as run:
-        world.clock.advance(seconds=31)
-        async with world.another_engine(connectors=[]) as reaper:
-            await reaper.run_due()
-        before = await all_rows(world)
-        run.let_go.set()
-
-    assert await all_rows(world) == before
-    assert (await world.get_job(job_id)).status == "queued"
-    assert await world.signals(connection) == []
-    assert (await world.sync_metadata(connection))["cursor"] == {"page": 1}
-
-
-async def test_a_settle_that_waits_for_the_reaper_changes_no_row(world: World) -> None:
-    """The reaper has taken the lease over, not committed yet: the settle waits, and is fenced."""
-    connection, job_id = await due_connection(world)
-    async with world.during_run(PAGE) as run, actor(world) as reaper:
-        world.clock.advance(seconds=31)
-        await take_over(reaper.tx, world)
-        await ended_into_waiting(world, run)
-        await reaper.commit()
-
-    assert (await world.get_job(job_id)).status == "running"  # the reaper's own, until it settles
-    assert await world.signals(connection) == []
-    assert "cursor" not in await world.sync_metadata(connection)
-
-
-async def test_the_reaper_passes_by_what_is_being_settled(world: World) -> None:
-    """An expired lease that nobody reaped may still settle."""
-    connection, job_id = await due_connection(world)
-    async with world.during_run(PAGE) as run, actor(world) as gate, actor(world) as reaper:
-        world.clock.advance(seconds=31)
-        await gate.sql("LOCK TABLE {schema}.signals IN ACCESS EXCLUSIVE MODE")
-        await ended_into_waiting(world, run)  # connection locked, job closed, not committed
-        assert await take_over(reaper.tx, world) == []
-        await gate.commit()
-
-    assert (await world.get_job(job_id)).status == "succeeded"
-    assert len(await world.signals(connection)) == 1
-
-
-async def test_a_renewal_waits_for_nobody(world: World) -> None:
-    """It holds many jobs: waiting for one that is being settled, it could meet the settle."""
-    [settling, running] = [await due_connection(world) for _ in range(2)]
-    async with actor(world) as worker:
-        leases = [(job.id, job.lease_token) for job in await claim(worker.tx, world)]
-        await worker.commit()
-    later = at("12:05")
-    async with actor(world) as settle, actor(world) as keeper:
-        await connections.lock(settle.tx, [settling[0].id])
-        await settle.sql("SELECT FROM {schema}.sync_jobs WHERE id = $1 FOR UPDATE", settling[1])
-
-        ours = await claims.renew(keeper.tx, leases, expires_at=later)
-        assert ours == {settling[1], running[1]}
-        await keeper.commit()
-        expiries = await world.sql("SELECT id, lease_expires_at FROM {schema}.sync_jobs")
-    renewed = {row["id"] for row in expiries if row["lease_expires_at"] == later}
-    assert renewed == {running[1]}
-
-
-async def test_a_renewal_finds_out_what_is_gone(world: World) -> None:
-    _, job_id = await due_connection(world)
-    async with actor(world) as worker, actor(world) as keeper:
-        leases = [(job.id, job.lease_token) for job in await claim(worker.tx, world)]
-        await worker.commit()
-        await world.engine.jobs.cancel(job_id)
-        assert await claims.renew(keeper.tx, leases, expires_at=at("12:05")) == set()
 
 
 @pytest.mark.parametrize(
@@ -301,31 +229,3 @@ async def test_an_open_transaction_holds_up_the_settle_of_its_own_connection(wor
     assert await running == 2
     assert (await world.get_job(held_up[1])).status == "succeeded"
     assert len(await world.signals(held_up[0])) == 1
-
-
-async def test_an_open_transaction_holds_up_the_reaping_of_its_own_connection(world: World) -> None:
-    [held_up, healthy] = [await due_connection(world) for _ in range(2)]
-    async with actor(world) as worker, actor(world) as person:
-        await claim(worker.tx, world)
-        await worker.commit()
-        world.clock.advance(seconds=31)
-        await person.lock(held_up[0])
-        world.script(PAGE, PAGE)
-        reaping = asyncio.create_task(world.engine.run_due())
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while (await world.get_job(healthy[1])).status != "queued":
-                assert not reaping.done()
-        await person.commit()
-        assert await reaping == 2
-
-
-async def due_connection(world: World, **given: object) -> tuple[Connection, UUID]:
-    connection = await world.connection(**given)  # type: ignore[arg-type]
-    return connection, await world.job(connection)
-
-
-async def all_rows(world: World) -> list[object]:
-    return [
-        await world.sql(f"SELECT * FROM {{schema}}.{table} ORDER BY id")
-        for table in ("connections", "sync_jobs", "signals")
-    ]

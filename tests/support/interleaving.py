@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import asyncpg
 
@@ -99,6 +99,12 @@ async def count_waiting(world: World) -> int:
     [row] = await world.sql(COUNT_WAITING)
     count: int = row["count"]
     return count
+
+
+async def due_connection(world: World, **given: Any) -> tuple[Connection, UUID]:
+    """Add a connection with a job that is due."""
+    connection = await world.connection(**given)
+    return connection, await world.job(connection)
 
 
 async def claim(tx: Transaction, world: World, *, limit: int = 10) -> list[Claim]:
