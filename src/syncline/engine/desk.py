@@ -9,7 +9,7 @@ from syncline.errors import ContractError
 from syncline.model import Connection, Job
 from syncline.sdk.jsontext import encode_json
 from syncline.settings import Settings
-from syncline.store import connections, jobs
+from syncline.store import connections, requests
 from syncline.store.connections import LockedConnection
 from syncline.store.pool import Pool, Transaction
 
@@ -43,7 +43,7 @@ async def get_connection(tx: Transaction, connection_id: UUID, tenant_id: str | 
 
 
 async def get_job(tx: Transaction, job_id: UUID, tenant_id: str | None) -> Job:
-    job = await jobs.get(tx, job_id, tenant_id)
+    job = await requests.get(tx, job_id, tenant_id)
     if job is None:
         raise not_found("job", job_id)
     return job

@@ -5,7 +5,7 @@ from uuid import UUID
 from syncline.clock import new_id
 from syncline.engine.desk import Desk, check_choice, get_job, lock_connection
 from syncline.model import ConnectionStatus, Job, JobStatus, JobType
-from syncline.store import connections, jobs, views
+from syncline.store import connections, requests, views
 from syncline.store.connections import LockedConnection
 from syncline.store.jobs import FollowUp
 from syncline.store.pool import Transaction
@@ -82,12 +82,12 @@ class Jobs(Desk):
             locked = await lock_connection(tx, found.connection_id, tenant_id)
             job = await get_job(tx, job_id, tenant_id)
             if job.status == JobStatus.QUEUED:
-                await jobs.make_due(tx, job_id, now=await self._clock.now(tx))
+                await requests.make_due(tx, job_id, now=await self._clock.now(tx))
                 await self._wakeup.notify(tx)
                 return await get_job(tx, job_id, tenant_id)
             if job.status not in (JobStatus.FAILED, JobStatus.CANCELLED):
                 raise ValueError(f"job {job_id} is {job.status}; there is nothing to retry")
-            cursor = await jobs.get_cursor(tx, job_id)
+            cursor = await requests.get_cursor(tx, job_id)
             return await self._trigger(tx, locked, job.job_type, TRIGGER_PRIORITY, cursor)
 
         return await self._pool.retrying(change)
@@ -98,7 +98,7 @@ class Jobs(Desk):
         async def change(tx: Transaction) -> Job:
             job = await get_job(tx, job_id, tenant_id)
             await lock_connection(tx, job.connection_id, tenant_id)
-            if not await jobs.cancel(tx, job_id, now=await self._clock.now(tx)):
+            if not await requests.cancel(tx, job_id, now=await self._clock.now(tx)):
                 ended = await get_job(tx, job_id, tenant_id)
                 raise ValueError(f"job {job_id} is {ended.status} already")
             await connections.look_at_once(tx, [job.connection_id])
@@ -126,6 +126,6 @@ class Jobs(Desk):
             cursor=cursor,
             status=JobStatus.QUEUED,
         )
-        triggered = await jobs.trigger(tx, job, now=await self._clock.now(tx))
+        triggered = await requests.trigger(tx, job, now=await self._clock.now(tx))
         await self._wakeup.notify(tx)
         return triggered

@@ -8,8 +8,8 @@ from uuid import UUID
 from syncline.model import Connection, Job, StoredSignal
 from syncline.sdk.jsontext import read_json
 from syncline.store.connections import read_connection
-from syncline.store.jobs import read_job
 from syncline.store.pool import Transaction
+from syncline.store.requests import read_job
 
 LIST_CONNECTIONS = """
     -- Connections in id order.
