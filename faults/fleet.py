@@ -15,7 +15,7 @@ from faults.waiting import until
 Popen = subprocess.Popen[bytes]
 Role = Literal["worker", "scheduler"]
 ROOT = Path(__file__).parents[1]
-REFUSAL = "the database cannot be reached"
+REFUSAL = "syncline: the database "  # how a start without Postgres ends
 LEASE_SECONDS = 3
 GRACE_SECONDS = 2
 SETTINGS = {

@@ -30,7 +30,10 @@ class Monitor:
                 if number % EVERY_NTH_LOOKS_CLOSER == 0:
                     self._record.torn += await self._database.torn()
             self._record.samples.append(sample)
+            paused = self._record.now()
             await asyncio.sleep(SAMPLE_SECONDS)
+            overslept = self._record.now() - paused - SAMPLE_SECONDS
+            self._record.longest_stall = max(self._record.longest_stall, overslept)
 
     def close(self) -> None:
         self._database.close()

@@ -35,6 +35,7 @@ class Record:
     torn: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     deadlocks: int = 0
+    longest_stall: float = 0.0
 
     def now(self) -> float:
         return time.monotonic() - self.began

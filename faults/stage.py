@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from random import Random
 from uuid import UUID
@@ -20,6 +21,7 @@ from syncline.testing.database import TemporaryServer
 LIVE_STREAMS = 16
 RECORDS_PER_SECOND = 8
 NEWCOMER_RECORDS = 12
+EVERY_NTH_BLOCKS = 8  # its connector is not async
 PATIENCE_SECONDS = 20
 RENEWED_SECONDS = LEASE_SECONDS / 3 + 1.5  # live workers renew by then, or have settled
 
@@ -41,25 +43,31 @@ class Stage:
     is_quick: bool
     ids: dict[str, UUID] = field(default_factory=dict)
     deleted: list[UUID] = field(default_factory=list)
+    blocking: set[str] = field(default_factory=set)
+    _numbers: Iterator[int] = field(default_factory=count)
 
-    async def add_stream(self, name: str, *, per_second: float = 0, records: int = 0) -> None:
-        """Add a stream of the provider, and a connection to it."""
+    async def add_stream(self, title: str, *, per_second: float = 0, records: int = 0) -> str:
+        """Add a stream of the provider, and a connection to it; return its name."""
+        number = next(self._numbers)
+        name = f"{title}-{number}"
         self.provider.add(name, per_second=per_second, records=records)
-        slug = "blocking-records" if len(self.ids) % 8 == 7 else "records"
+        slug = "records"
+        if number % EVERY_NTH_BLOCKS == EVERY_NTH_BLOCKS - 1:
+            slug = "blocking-records"
+            self.blocking.add(name)
         connection = await self.engine.connections.create(
-            tenant_id=f"tenant-{len(self.ids) % 3}", provider_slug=slug, external_id=name
+            tenant_id=f"tenant-{number % 3}", provider_slug=slug, external_id=name
         )
         self.ids[name] = connection.id
+        return name
 
     async def add_live_streams(self) -> None:
-        for number in range(LIVE_STREAMS):
-            await self.add_stream(f"live-{number}", per_second=RECORDS_PER_SECOND)
+        for _ in range(LIVE_STREAMS):
+            await self.add_stream("live", per_second=RECORDS_PER_SECOND)
 
     async def add_newcomer(self) -> str:
         """Add a connection that only a scheduler can set going."""
-        name = f"newcomer-{len(self.ids)}"
-        await self.add_stream(name, records=NEWCOMER_RECORDS)
-        return name
+        return await self.add_stream("newcomer", records=NEWCOMER_RECORDS)
 
     async def until_synced(self, name: str, *, within: float = PATIENCE_SECONDS) -> None:
         async def is_synced() -> bool:
@@ -69,10 +77,7 @@ class Stage:
 
     def live_async_stream(self) -> str:
         """Return a live stream whose connector is asynchronous."""
-        return self.rng.choice([name for name in self.provider.live() if not self.blocks(name)])
-
-    def blocks(self, name: str) -> bool:
-        return list(self.ids).index(name) % 8 == 7
+        return self.rng.choice([one for one in self.provider.live() if one not in self.blocking])
 
     def any(self, role: Role) -> Process:
         """Return a process that is up; a worker has called already."""

@@ -83,5 +83,7 @@ async def judge(stage: Stage) -> Verdict:
         ),
         Line("rows left running after SIGTERM", record.left_running, 0),
         Line("deadlocks", record.deadlocks, 0),
+        # Every message passes through this process: the machine's stalls are everybody's.
+        Line("longest stall of the suite itself", record.longest_stall, unit="s"),
     ]
     return Verdict(lines, complaints)

@@ -15,8 +15,7 @@ async def in_mid_run(stage: Stage, name: str) -> None:
 @kind("a connection deleted in mid-run", full=6)
 async def delete(stage: Stage) -> None:
     """The run settles nothing; no row of it ever comes back."""
-    name = f"doomed-{len(stage.ids)}"
-    await stage.add_stream(name, per_second=5)
+    name = await stage.add_stream("doomed", per_second=5)
     await in_mid_run(stage, name)
     stage.provider.streams[name].freeze()
     stage.deleted.append(stage.ids[name])

@@ -24,7 +24,7 @@ async def exit_process(stage: Stage) -> None:
 @kind("a connection that kills every worker", full=1, quick=0)
 async def poison(stage: Stage) -> None:
     """After five lapses in a row it is put out of action, and workers stop dying of it."""
-    while stage.blocks(name := await stage.add_newcomer()):
+    while (name := await stage.add_newcomer()) in stage.blocking:
         pass
     deaths, taken_by = 0, stage.provider.order(name, "exits the process")
     while await is_active(stage, name):
@@ -81,7 +81,7 @@ async def never_return(stage: Stage) -> None:
 @kind("a blocking connector never returns", full=2)
 async def block_for_ever(stage: Stage) -> None:
     """Its thread cannot be stopped: the slot is lost, the job runs again."""
-    name = stage.rng.choice([name for name in stage.provider.live() if stage.blocks(name)])
+    name = stage.rng.choice([one for one in stage.provider.live() if one in stage.blocking])
     await stage.order("never returns", name)
 
 

@@ -32,6 +32,8 @@ def main() -> int:
         reports.append(report)
         if report.failure:
             _show_failure(console, report)
+            if arguments.stop:
+                break
     _show_totals(console, reports, time.perf_counter() - began)
     return 1 if any(report.failure for report in reports) else 0
 
@@ -42,6 +44,7 @@ def _read_arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=200, help="how many seeds")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--stop", action="store_true", help="stop at the first that fails")
     return parser.parse_args()
 
 
@@ -59,16 +62,21 @@ def _live_all(seeds: Sequence[int], processes: int, console: Console) -> Iterato
         ) as pool,
     ):
         bar = progress.add_task("seeds", total=len(seeds))
-        for future in as_completed([pool.submit(place.live_in_it, seed) for seed in seeds]):
-            progress.advance(bar)
-            yield future.result()
+        lives = [pool.submit(place.live_in_it, seed) for seed in seeds]
+        try:
+            for future in as_completed(lives):
+                progress.advance(bar)
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _show_failure(console: Console, report: Report) -> None:
     console.rule(f"seed {report.seed}", style="red")
     for line in report.trace[-TRACE_LINES_SHOWN:]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    console.print(f"{report.failure}", style="red", markup=False, soft_wrap=True)
+    failure = f"seed {report.seed} failed: {report.failure}"
+    console.print(failure, style="red", markup=False, highlight=False, soft_wrap=True)
     console.print(f"again: make simulate SEED={report.seed}")
 
 

@@ -32,7 +32,7 @@ class Process:
         self.is_frozen = False
         self.is_dead = False
         self.frozen_until = 0.0  # when it last came back
-        self._held: list[tuple[_Callback, Context]] = []
+        self._held: list[_Callback] = []
 
     def freeze(self) -> None:
         self.is_frozen = True
@@ -42,12 +42,12 @@ class Process:
         self.is_frozen = False
         self.frozen_until = loop.time()
         held, self._held = self._held, []
-        for callback, context in held:
-            loop.perform_soon(callback, context)
+        for callback in held:
+            loop.perform_soon(self, callback)
 
     def perform(self, callback: "_Callback") -> None:
         if self.is_frozen:
-            self._held.append((callback, copy_context()))
+            self._held.append(callback)
         elif not callback.is_cancelled:
             callback.function(*callback.arguments)
             _let_connector_threads_end()
@@ -56,9 +56,12 @@ class Process:
 class _Callback:
     """A function to be called, unless its handle is cancelled before."""
 
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], context: Context
+    ) -> None:
         self.function = function
         self.arguments = arguments
+        self.context = context
         self.handle: asyncio.Handle | None = None
 
     @property
@@ -103,7 +106,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         process = context.get(PROCESS)
         if process is None:
             return super().call_soon(callback, *args, context=context)
-        wrapped = _Callback(callback, args)
+        wrapped = _Callback(callback, args, context)
         wrapped.handle = super().call_soon(process.perform, wrapped, context=context)
         return wrapped.handle
 
@@ -114,7 +117,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         process = context.get(PROCESS)
         if process is None:
             return super().call_soon_threadsafe(callback, *args, context=context)
-        wrapped = _Callback(callback, args)
+        wrapped = _Callback(callback, args, context)
         return super().call_soon_threadsafe(process.perform, wrapped, context=context)
 
     def call_at(
@@ -128,16 +131,14 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         process = context.get(PROCESS)
         if process is None:
             return super().call_at(when, callback, *args, context=context)
-        wrapped = _Callback(callback, args)
+        wrapped = _Callback(callback, args, context)
         handle = super().call_at(when, process.perform, wrapped, context=context)
         wrapped.handle = handle
         return handle
 
-    def perform_soon(self, callback: _Callback, context: Context) -> None:
+    def perform_soon(self, process: Process, callback: _Callback) -> None:
         """Perform what a frozen process held back, if it is still wanted then."""
-        process = context[PROCESS]
-        assert process is not None
-        super().call_soon(process.perform, callback, context=context)
+        super().call_soon(process.perform, callback, context=callback.context)
 
     async def create_unix_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], Any], path: str

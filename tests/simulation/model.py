@@ -64,7 +64,7 @@ class Model:
             self.run.retry_after = None
 
     def tick(self, job: Row | None, sync: Row, now: datetime) -> None:
-        """S2, S3, S5, S6: a run for the slot that is due, or none; a new interval counts at once."""
+        """S2, S3, S5, S6: a run for the slot that is due, or none; an interval counts at once."""
         if self.status != "active":
             return
         if self.run is None and self._slot(now) <= now + TICK:

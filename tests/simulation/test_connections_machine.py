@@ -6,18 +6,21 @@ provider has; everything that the engine stores is compared with it after every 
 
 import asyncio
 import json
+import os
 import random
 from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
     consumes,
+    initialize,
     invariant,
+    multiple,
     precondition,
     rule,
     run_state_machine_as_test,
@@ -35,6 +38,7 @@ from syncline import Connection, Connector, Engine, Settings, Signal, SyncResult
 from syncline.testing import ManualClock
 
 PAGE = 3
+EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES", "20"))
 STATE = """
     SELECT c.external_id, c.status, c.metadata::text AS metadata,
            (SELECT coalesce(json_agg(to_jsonb(j)), '[]') FROM syncline.sync_jobs j
@@ -101,17 +105,26 @@ class ConnectionsMachine(RuleBasedStateMachine):
         self._engine = self._make_engine()
         self._do(self._engine.__aenter__())
         self._dead: list[Process] = []
+        self._made = 0
 
     def teardown(self) -> None:
-        self._do(self._engine.__aexit__(None, None, None))
-        self._network.end()
-        for process in self._dead:
-            process.thaw(self._loop)
-        self._resources.close()
+        try:
+            assert self._do(self._engine.verify()) == []
+        finally:
+            self._do(self._engine.__aexit__(None, None, None))
+            self._network.end()
+            for process in self._dead:
+                process.thaw(self._loop)
+            self._resources.close()
+
+    @initialize(target=names)
+    def begin(self) -> Any:
+        return multiple(self.create(None), self.create(60))
 
     @rule(target=names, interval=st.sampled_from([None, 60, 300]))
     def create(self, interval: int | None) -> str:
-        name = f"account {len(self.models) + 1}"
+        self._made += 1
+        name = f"account {self._made}"
         made = self._do(
             self._engine.connections.create(
                 tenant_id="acme",
@@ -189,7 +202,14 @@ class ConnectionsMachine(RuleBasedStateMachine):
             self.models[name].reap(row["job"], self._clock())
             self.models[name].execute(row["job"], self._clock())
 
-    @precondition(lambda self: any(model.run for model in self.models.values()))
+    @rule(seconds=st.sampled_from([1, 15, 31, 100, 1000]))
+    def live(self, seconds: int) -> None:
+        """An ordinary round: tick, let time pass, run what is due."""
+        self.tick()
+        self.advance(seconds)
+        self.run_due()
+
+    @precondition(lambda self: self.something_is_due())
     @rule()
     def crash(self) -> None:
         """A worker takes over what lapsed, claims one job, and dies in its connector's call."""
@@ -209,9 +229,15 @@ class ConnectionsMachine(RuleBasedStateMachine):
         for name, model in self.models.items():
             model.compare(state[name])
 
-    @invariant()
-    def every_invariant_holds(self) -> None:
+    @rule()
+    def verify(self) -> None:
         assert self._do(self._engine.verify()) == []
+
+    def something_is_due(self) -> bool:
+        now = self._clock()
+        return any(
+            model.run is not None and model.run.is_due(now) for model in self.models.values()
+        )
 
     async def _claim_and_die(self) -> None:
         process, hangs = Process("worker"), asyncio.Event()
@@ -261,10 +287,11 @@ def test_connections_behave_whatever_is_done_to_them(
     run_state_machine_as_test(
         lambda: ConnectionsMachine(database_url, databases),
         settings=settings(
-            max_examples=15,
-            stateful_step_count=30,
+            max_examples=EXAMPLES,
+            stateful_step_count=40,
             deadline=None,
             derandomize=True,
+            phases=(Phase.generate,),  # to explain means to trace every line
             suppress_health_check=list(HealthCheck),
         ),
     )

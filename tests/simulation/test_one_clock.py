@@ -1,4 +1,4 @@
-"""Time is the database's: a server whose clock runs two hours ahead decides, whatever the host's."""
+"""Time is the database's: a server whose clock runs two hours ahead decides, not the host's."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta

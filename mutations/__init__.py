@@ -1,0 +1,1 @@
+"""Switch off what protects, one thing at a time, and see who notices."""

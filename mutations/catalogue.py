@@ -1,0 +1,160 @@
+"""The protections that matter, and how each is switched off in a copy of the source."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A protection, the text that stands for it, and the tests that should miss it."""
+
+    protection: str
+    without_it: str
+    file: str
+    changes: tuple[tuple[str, str], ...]
+    tests: tuple[str, ...]
+
+
+MUTATIONS = (
+    Mutation(
+        "the fence",
+        "a settle does not present its lease",
+        "store/jobs.py",
+        (("WHERE j.id = closing.id AND j.lease_token = closing.token", "WHERE j.id = closing.id"),),
+        ("tests/store/test_settle_races.py", "tests/scenarios/test_leases.py"),
+    ),
+    Mutation(
+        "the dedupe key",
+        "signals are stored without it",
+        "store/signals.py",
+        (
+            (
+                "page.kind, page.occurred_at, page.payload, page.dedupe_key\n",
+                "page.kind, page.occurred_at, page.payload, NULL\n",
+            ),
+        ),
+        ("tests/engine/test_settle_rules.py", "tests/scenarios/test_settling.py"),
+    ),
+    Mutation(
+        "the single transaction",
+        "signals and cursor follow in a second one",
+        "engine/settlement.py",
+        (
+            (
+                "            await self._settle_in(tx, group)\n",
+                "            await self._settle_in(tx, group)\n"
+                "        async with self._pool.transaction() as tx:\n"
+                "            held = [one for one in group if not one.is_fenced]\n"
+                "            await _store_pages(tx, held, await self._clock.now(tx))\n",
+            ),
+            ("        await _store_pages(tx, held, now)\n", ""),
+        ),
+        ("tests/engine/test_settle_rules.py",),
+    ),
+    Mutation(
+        "the reaper",
+        "it finds nothing",
+        "store/claims.py",
+        (
+            (
+                "AND coalesce(lease_expires_at <= $1, coalesce(started_at, scheduled_at) <= $2)",
+                "AND coalesce(lease_expires_at <= $1, coalesce(started_at, scheduled_at) <= $2)"
+                " AND false",
+            ),
+        ),
+        ("tests/scenarios/test_leases.py", "tests/engine/test_lease_rules.py"),
+    ),
+    Mutation(
+        "key-wise metadata writes",
+        "a new cursor replaces all of `metadata.sync`",
+        "store/connections.py",
+        (
+            (
+                "{schema}.object_or_empty(c.metadata -> 'sync')),\n"
+                "               '{sync,cursor}', page.cursor)",
+                "'{}'),\n               '{sync,cursor}', page.cursor)",
+            ),
+        ),
+        ("tests/scenarios/test_metadata.py", "tests/engine/test_metadata_rules.py"),
+    ),
+    Mutation(
+        "the database's clock",
+        "each host uses its own",
+        "clock.py",
+        (
+            (
+                "        return await tx.database_time()\n",
+                "        return datetime.now(UTC)  # noqa: ARG002\n",
+            ),
+        ),
+        ("tests/simulation/test_one_clock.py", "tests/engine/test_time_rules.py"),
+    ),
+    Mutation(
+        "the lock order",
+        "a settle locks its jobs before their connections",
+        "engine/settlement.py",
+        (
+            (
+                "        locked = await connections.lock(tx, ",
+                '        mine = "SELECT FROM {schema}.sync_jobs WHERE id = ANY ($1) FOR UPDATE"\n'
+                "        await tx.fetch(mine, [one.claim.id for one in group])\n"
+                "        locked = await connections.lock(tx, ",
+            ),
+        ),
+        ("tests/store/test_settle_races.py", "tests/store/test_lock_order.py"),
+    ),
+    Mutation(
+        "the guard",
+        "the tick inserts jobs without minding it",
+        "store/jobs.py",
+        (
+            (
+                "ON CONFLICT (connection_id, job_type)"
+                " WHERE status IN ('queued', 'running') DO NOTHING",
+                "",
+            ),
+        ),
+        ("tests/store/test_scheduler_races.py", "tests/scenarios/test_guard.py"),
+    ),
+    Mutation(
+        "single flight",
+        "the index that enforces it is not unique",
+        "store/migrations/0001_initial.sql",
+        (
+            (
+                "CREATE UNIQUE INDEX sync_jobs_single_flight",
+                "CREATE INDEX sync_jobs_single_flight",
+            ),
+        ),
+        ("tests/store/test_claim_races.py", "tests/scenarios/test_claiming.py"),
+    ),
+    Mutation(
+        "the lease in a renewal",
+        "a worker renews whatever it once held",
+        "store/claims.py",
+        (
+            (
+                "WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])\n"
+                "           FOR NO KEY UPDATE SKIP LOCKED",
+                "WHERE id = ANY ($1::uuid[]) AND $2::uuid[] IS NOT NULL\n"
+                "           FOR NO KEY UPDATE SKIP LOCKED",
+            ),
+            (
+                "WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])\n" + '"""',
+                'WHERE id = ANY ($1::uuid[])\n"""',
+            ),
+        ),
+        ("tests/scenarios/test_leases.py", "tests/engine/test_lease_rules.py"),
+    ),
+    Mutation(
+        "an orderly release",
+        "a job that was interrupted counts as failed",
+        "engine/settlement.py",
+        (
+            (
+                "            closing.lapses = claim.lapses\n",
+                "            closing.lapses = claim.lapses\n            closing.attempts += 1\n",
+            ),
+        ),
+        ("tests/engine/test_release.py", "tests/scenarios/test_shutdown.py"),
+    ),
+)
