@@ -3,14 +3,15 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST_WORKERS ?= 2
-CODE   := src tests bench faults
+CODE   := src tests bench faults mutations
 SEED ?= 1
+SEEDS ?= 200
 ROUNDS ?= 5
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
           --no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lock clean bench bench-quick faults faults-quick
+.PHONY: help demo test check format lock clean bench bench-quick simulate mutations faults faults-quick
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +37,13 @@ bench: $(VENV)/.dev  ## Measure beside the peers, everything (over an hour); ONL
 
 bench-quick: $(VENV)/.dev  ## Measure beside pgqueuer alone and check the ratios loosely (5 minutes)
 	@$(BIN)/python -m bench --quick --rounds 2 $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
+
+simulate: $(VENV)/.dev  ## Live through many seeded worlds (SEEDS=200), or through one again (SEED=1234)
+	@PYTHONPATH=tests $(BIN)/python -m simulation \
+	    $(if $(filter file,$(origin SEED)),--seeds $(SEEDS),--seed $(SEED))
+
+mutations: $(VENV)/.dev  ## Switch off each protection in a copy and see which test misses it
+	@$(BIN)/python -m mutations
 
 faults: $(VENV)/.dev  ## Inject every kind of fault, 200 times and more (about 10 minutes)
 	@$(BIN)/python -m faults --seed $(SEED) --output build/faults
