@@ -54,7 +54,7 @@ faults-quick: $(VENV)/.dev  ## Inject most kinds of fault once (under 3 minutes)
 lock: $(VENV)/.dev  ## Resolve the dependencies anew (hashes, no addresses)
 	@$(BIN)/pip install --quiet uv
 	@$(COMPILE) --extra build pyproject.toml -o requirements.lock
-	@$(COMPILE) --all-extras -c requirements.lock pyproject.toml -o requirements-dev.lock
+	@$(COMPILE) $(addprefix --extra ,build dev fast otel caldav imap) -c requirements.lock pyproject.toml -o requirements-dev.lock
 
 clean:  ## Remove what the commands above built (never your data)
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
