@@ -1,6 +1,6 @@
 """The nouns: connections, jobs, signals, and the values their columns may hold."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -88,6 +88,24 @@ class StoredSignal:
     received_at: datetime
     payload: Any
     dedupe_key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process that works here; `dead` is one that was not heard of for some time."""
+
+    id: UUID
+    host: str
+    pid: int
+    version: str
+    roles: Sequence[str]
+    providers: Sequence[str]
+    slots: int
+    busy: int
+    stopping: bool
+    started_at: datetime
+    beat_at: datetime
+    status: str = "alive"
 
 
 @dataclass(frozen=True, slots=True)

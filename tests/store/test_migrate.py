@@ -27,6 +27,7 @@ from syncline.testing.database import TemporaryServer
 
 KNOWN = [f"{migration.version:04}_{migration.name}" for migration in known_migrations()]
 NEWEST = known_migrations()[-1].version
+BEFORE = max((one.version for one in known_migrations()[:-1]), default=0)
 ODD_NAMES = [
     "My Schema",
     'quo"te',
@@ -239,7 +240,7 @@ async def test_on_an_older_schema_every_call_but_migrate_says_so(url: str, sessi
     async with open_engine(url) as engine:
         await check_every_call_raises(
             engine,
-            f"schema 'syncline' is at version {NEWEST - 1}, this Syncline needs {NEWEST}: "
+            f"schema 'syncline' is at version {BEFORE}, this Syncline needs {NEWEST}: "
             "run `syncline migrate`",
         )
 

@@ -17,7 +17,7 @@ from syncline.testing.database import TemporaryServer
 # Deleting a few rows takes a hundredth of the time that truncating their tables does.
 EMPTY = "; ".join(
     f"DELETE FROM syncline.{table}"
-    for table in ("sync_jobs", "connections", "signals", "schedulers")
+    for table in ("sync_jobs", "connections", "signals", "schedulers", "workers")
 )
 Result = TypeVar("Result")
 

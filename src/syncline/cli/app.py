@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from syncline.cli import connections, database, jobs, serving, signals
+from syncline.cli import connections, database, jobs, serving, signals, workers
 from syncline.cli.failures import report
 from syncline.cli.session import Session
 
@@ -136,6 +136,7 @@ def syncline(
 
 app.add_typer(serving.commands)
 app.add_typer(database.commands)
+app.add_typer(workers.commands)
 app.add_typer(connections.commands, name="connections")
 app.add_typer(jobs.commands, name="jobs")
 app.add_typer(signals.commands, name="signals")

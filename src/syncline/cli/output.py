@@ -20,12 +20,14 @@ LONGEST_CELL, LONGEST_FIELD = 100, 4000
 KEPT_WHOLE, FOLDED_TO, GAP = 36, 24, 3  # an id has 36 characters
 COLOURS = {
     "active": "green",
+    "alive": "green",
     "succeeded": "green",
     "completed": "green",
     "ok": "green",
     "running": "cyan",
     "queued": "blue",
     "paused": "yellow",
+    "stopping": "yellow",
     "backoff": "yellow",
     "cancelled": "bright_black",
     "revoked": "bright_black",
@@ -33,6 +35,7 @@ COLOURS = {
     "error": "red",
     "failed": "red",
     "broken": "red",
+    "dead": "red",
 }
 
 

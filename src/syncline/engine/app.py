@@ -13,6 +13,8 @@ from syncline.engine.connections import Connections
 from syncline.engine.executor import Executor
 from syncline.engine.jobs import Jobs
 from syncline.engine.leases import LeaseKeeper, Reaper
+from syncline.engine.maintenance import Maintenance
+from syncline.engine.presence import Presence, Workers
 from syncline.engine.scheduler import Scheduler, TickReport
 from syncline.engine.service import Service
 from syncline.engine.settlement import Settler
@@ -38,6 +40,7 @@ class Engine:
     connections: Connections
     jobs: Jobs
     signals: Signals
+    workers: Workers
 
     def __init__(
         self,
@@ -199,6 +202,8 @@ class Engine:
             self._executor,
             LeaseKeeper(self._lease_pool, self._executor.runs, settings.executor, clock, telemetry),
             Reaper(self._pool, settings.executor, clock, settler, telemetry),
+            self._presence(),
+            Maintenance(self._pool, clock),
             wakeup,
             self._embedded,
             self._pool,
@@ -208,3 +213,10 @@ class Engine:
         )
         desk = (self._pool, settings, clock, wakeup)
         self.connections, self.jobs, self.signals = Connections(*desk), Jobs(*desk), Signals(*desk)
+        self.workers = Workers(*desk)
+
+    def _presence(self) -> Presence:
+        executor, slots = self._executor, self.settings.executor.concurrency
+        return Presence(
+            self._pool, self._clock, self.providers, slots, lambda: slots - executor.free_slots
+        )

@@ -12,6 +12,8 @@ from syncline.clock import Clock, Dice, monotonic
 from syncline.engine.executor import Executor
 from syncline.engine.leases import LeaseKeeper, Reaper
 from syncline.engine.loop import Loop
+from syncline.engine.maintenance import TIDY_EVERY, Maintenance
+from syncline.engine.presence import BEAT_EVERY, Presence
 from syncline.engine.scheduler import Scheduler
 from syncline.engine.wakeup import Wakeup
 from syncline.settings import Settings
@@ -23,7 +25,7 @@ from syncline.telemetry import Telemetry
 CHECK_DATABASE_EVERY = timedelta(seconds=3)
 MEASURE_EVERY = timedelta(seconds=15)
 LONGEST_SILENCE_SECONDS = 30  # a loop that has not made a good step for so long is not beating
-KEEPING = {"renew", "watch"}  # these go on until the last job is settled
+KEEPING = {"renew", "watch", "beat"}  # these go on until the last job is settled
 
 
 class Service:
@@ -36,6 +38,8 @@ class Service:
         executor: Executor,
         keeper: LeaseKeeper,
         reaper: Reaper,
+        presence: Presence,
+        maintenance: Maintenance,
         wakeup: Wakeup,
         embedded: EmbeddedPostgres | None,
         pool: Pool,
@@ -48,6 +52,8 @@ class Service:
         self._executor = executor
         self._keeper = keeper
         self._reaper = reaper
+        self._presence = presence
+        self._maintenance = maintenance
         self._wakeup = wakeup
         self._embedded = embedded
         self._pool = pool
@@ -63,6 +69,7 @@ class Service:
     async def run(self, *, signals: bool, scheduler: bool, executor: bool) -> bool:
         """Run until a signal or `stop()`; return whether no row was left `running`."""
         with self._signal_handlers() if signals else contextlib.nullcontext():
+            self._presence.enter(scheduler=scheduler, executor=executor)
             self._loops = self._make_loops(scheduler=scheduler, executor=executor)
             tasks = {
                 loop.name: asyncio.create_task(loop.run(), name=f"syncline {loop.name}")
@@ -103,21 +110,24 @@ class Service:
         """Take no more, let what runs end, and only then let go of the leases."""
         deadline = monotonic() + self._settings.executor.shutdown_grace_seconds
         self._scheduler.stop()
+        self._presence.stop()
         for loop in self._loops:
             if loop.name not in KEEPING:
                 loop.stop()
+            elif loop.name == "beat":
+                loop.wake()
         taking = [task for name, task in tasks.items() if name not in KEEPING]
         if taking:
             await asyncio.wait(taking, timeout=max(deadline - monotonic(), 1))
         clean = await self._executor.drain(max(deadline - monotonic(), 0))
+        await self._end_beat(tasks["beat"])
         for task in tasks.values():
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
         self._wakeup.close()
+        await self._leave(self._presence.leave, deadline)
         if "scheduler" in tasks:
-            with contextlib.suppress(Exception):  # one that cannot say so is forgotten in time
-                async with asyncio.timeout(max(deadline - monotonic(), 1)):
-                    await self._scheduler.leave()
+            await self._leave(self._scheduler.leave, deadline)
             self._telemetry.scheduler_stopped()
         if "claim" in tasks:
             self._telemetry.executor_stopped()
@@ -125,8 +135,23 @@ class Service:
         self._stop.clear()
         return clean
 
+    async def _end_beat(self, beating: "asyncio.Task[None]") -> None:
+        """Let a beat in progress end: cut short, it might write its row again after we left."""
+        for loop in self._loops:
+            if loop.name == "beat":
+                loop.stop()
+        await asyncio.wait([beating], timeout=1)
+
+    async def _leave(self, leave: Callable[[], Awaitable[None]], deadline: float) -> None:
+        with contextlib.suppress(Exception):  # one that cannot say so is forgotten in time
+            async with asyncio.timeout(max(deadline - monotonic(), 1)):
+                await leave()
+
     def _make_loops(self, *, scheduler: bool, executor: bool) -> list[Loop]:
-        loops = []
+        loops = [
+            self._loop("beat", self._presence.beat, BEAT_EVERY.total_seconds()),
+            self._loop("maintain", self._maintenance.step, TIDY_EVERY.total_seconds()),
+        ]
         if self._embedded is not None:
             loops.append(self._loop("embedded", self._keep_database))
         if scheduler:

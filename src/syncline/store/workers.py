@@ -1,0 +1,70 @@
+"""Who works here: one row a process, refreshed while it lives."""
+
+from datetime import datetime
+from uuid import UUID
+
+from syncline.model import Worker
+from syncline.store.pool import Transaction
+
+BEAT = """
+    -- Say that a process lives, and what it does now.
+    INSERT INTO {schema}.workers
+           (id, host, pid, version, roles, providers, slots, busy, stopping, started_at, beat_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+        ON CONFLICT (id) DO UPDATE
+       SET providers = excluded.providers, busy = excluded.busy, stopping = excluded.stopping,
+           beat_at = excluded.beat_at
+"""
+
+
+async def beat(tx: Transaction, worker: Worker) -> None:
+    await tx.execute(
+        BEAT,
+        worker.id,
+        worker.host,
+        worker.pid,
+        worker.version,
+        worker.roles,
+        worker.providers,
+        worker.slots,
+        worker.busy,
+        worker.stopping,
+        worker.started_at,
+        worker.beat_at,
+    )
+
+
+LEAVE = """
+    -- Strike out a process that ends.
+    DELETE FROM {schema}.workers WHERE id = $1
+"""
+
+
+async def leave(tx: Transaction, worker_id: UUID) -> None:
+    await tx.execute(LEAVE, worker_id)
+
+
+FORGET_DEAD = """
+    -- Strike out those that have been silent for long.
+    DELETE FROM {schema}.workers
+     WHERE id = ANY (ARRAY(SELECT id FROM {schema}.workers WHERE beat_at < $1
+                            ORDER BY id FOR UPDATE SKIP LOCKED))
+"""
+
+
+async def forget_dead(tx: Transaction, *, silent_since: datetime) -> int:
+    return await tx.execute(FORGET_DEAD, silent_since)
+
+
+LIST = """
+    -- Everybody, the living first, those that began first before the others.
+    SELECT id, host, pid, version, roles, providers, slots, busy, stopping, started_at, beat_at,
+           CASE WHEN beat_at < $1 THEN 'dead' WHEN stopping THEN 'stopping' ELSE 'alive' END
+           AS status
+      FROM {schema}.workers
+     ORDER BY beat_at < $1, started_at, id
+"""
+
+
+async def list_all(tx: Transaction, *, silent_since: datetime) -> list[Worker]:
+    return [Worker(**row) for row in await tx.fetch(LIST, silent_since)]
