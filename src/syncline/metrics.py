@@ -39,6 +39,16 @@ class EngineMetrics:
         self.loop_failures = define.counter(
             "sync_engine_loop_failures_total", "Passes that failed and are tried again.", "loop"
         )
+        self.workers = define.gauge("sync_engine_workers", "Processes, by status.", "status")
+        self.pruned = define.counter("sync_engine_pruned_total", "Old rows removed.", "kind")
+        self.table_bytes = define.gauge("sync_engine_table_bytes", "Size of a table.", "table")
+        self.table_rows = define.gauge("sync_engine_table_rows", "Rows, estimated.", "table")
+        self.table_dead_rows = define.gauge(
+            "sync_engine_table_dead_rows", "Rows not yet vacuumed, estimated.", "table"
+        )
+        self.oldest_snapshot = define.gauge(
+            "sync_engine_oldest_snapshot_seconds", "Age of the oldest open snapshot."
+        ).alone()
 
 
 class SchedulerMetrics:

@@ -1,4 +1,4 @@
-"""The nouns: connections, jobs, signals, and the values their columns may hold."""
+"""The nouns: connections, jobs, signals, workers, and the values their columns may hold."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +29,12 @@ class JobStatus(StrEnum):
     COMPLETED = "completed"  # read as succeeded; the engine never writes it
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+class WorkerStatus(StrEnum):
+    ALIVE = "alive"
+    STOPPING = "stopping"
+    DEAD = "dead"
 
 
 PENDING = (JobStatus.QUEUED, JobStatus.RUNNING)
@@ -92,7 +98,7 @@ class StoredSignal:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A process that works here; `dead` is one that was not heard of for some time."""
+    """A process that works here: `alive`, `stopping`, or `dead` if it was not heard of for long."""
 
     id: UUID
     host: str
@@ -105,7 +111,17 @@ class Worker:
     stopping: bool
     started_at: datetime
     beat_at: datetime
-    status: str = "alive"
+    status: str = WorkerStatus.ALIVE
+
+
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """How large a table is, with its indexes; `rows` and `dead_rows` are estimates."""
+
+    name: str
+    bytes: int
+    rows: int
+    dead_rows: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ until the application installs an OpenTelemetry SDK; secrets, cursors and payloa
 
 import logging
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import SupportsFloat
 from uuid import UUID
@@ -16,8 +16,10 @@ from opentelemetry import trace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from syncline import metrics
+from syncline.model import TableSize, Worker, WorkerStatus
 from syncline.policy.schedule import RunPlan
 from syncline.redaction import mask_secrets
+from syncline.voice import TRACEBACK, Voice, inside
 
 SCHEDULER = logging.getLogger("syncline.scheduler")
 EXECUTOR = logging.getLogger("syncline.executor")
@@ -26,13 +28,11 @@ MAX_PROVIDERS = 500  # a connection may be created with any provider's name
 MAX_SPAN_EVENTS = 1000  # a tick may plan 100 000 runs; the debug log tells them all
 CONNECTOR_ERRORS = {"RateLimited", "Transient", "Unauthorized", "Permanent", "SyncError"}
 ERROR_CLASSES = CONNECTOR_ERRORS | {"ContractError", "Timeout", "LeaseLapsed", "Unexpected"}
-TRACEBACK = "exception"  # the field that log renderers show below the line
-NOT_IN_A_WORD = frozenset(" ='\"")
 NO_SPAN = nullcontext()
 Fields = dict[str, str | int | float]
 
 
-class Telemetry:
+class Telemetry(Voice):
     """Tells one engine's story: a method per event, called once it has happened."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Telemetry:
         self._scheduler = metrics.SchedulerMetrics(define, tenant_label=tenant_label)
         self._executor = metrics.ExecutorMetrics(define)
         self._engine.info[cell].set(1)
-        self._cell = cell
+        super().__init__(cell)
         self._tracer = tracer or trace.get_tracer("syncline")
         self._tick_span: trace.Span = trace.INVALID_SPAN
         self._span_events_left = 0
@@ -66,7 +66,7 @@ class Telemetry:
         span = self._tracer.start_span("scheduler.tick", attributes={"cell": self._cell})
         self._tick_span = span
         self._span_events_left = MAX_SPAN_EVENTS if span.is_recording() else 0
-        return _inside(span)
+        return inside(span)
 
     def job_scheduled(
         self, plan: RunPlan, *, jitter_pct_min: SupportsFloat, jitter_pct_max: SupportsFloat
@@ -131,7 +131,7 @@ class Telemetry:
             span.set_attributes({"cell": self._cell, "job_id": str(job_id)})
             span.set_attributes({"connection_id": str(connection_id), "job_type": job_type})
             span.set_attribute("provider_slug", provider_slug)
-        return _inside(span)
+        return inside(span)
 
     def run_finished(self, provider_slug: str, outcome: str, duration: timedelta) -> None:
         self._executor.run[provider_slug, outcome].observe(duration.total_seconds())
@@ -212,33 +212,29 @@ class Telemetry:
     def database_back(self, loop: str) -> None:
         self._log(ENGINE, logging.INFO, "engine.database_back", {"loop": loop})
 
-    def _log(
-        self, logger: logging.Logger, level: int, event: str, fields: Mapping[str, object] = {}
-    ) -> None:
-        """Log an event as text that is enough by itself, and as fields for machines."""
-        if logger.isEnabledFor(level):
-            told = (
-                f"{name}={_plain(value)}" for name, value in fields.items() if name != TRACEBACK
-            )
-            extra = {"event": event, "cell": self._cell, **fields}
-            logger.log(level, " ".join((event, *told)), extra=extra, stacklevel=3)
+    def pruned(self, jobs: int, signals: int) -> None:
+        """Count what a round of retention removed."""
+        self._engine.pruned["jobs"].inc(jobs)
+        self._engine.pruned["signals"].inc(signals)
+        if jobs or signals:
+            self._log(ENGINE, logging.INFO, "engine.pruned", {"jobs": jobs, "signals": signals})
 
+    def workers_counted(self, by_status: Mapping[str, int]) -> None:
+        for status in WorkerStatus:
+            self._engine.workers[status].set(by_status.get(status, 0))
 
-@contextmanager
-def _inside(span: trace.Span) -> Iterator[None]:
-    """Make the span current; of an exception it learns the class, as messages may hold secrets."""
-    with trace.use_span(
-        span, end_on_exit=True, record_exception=False, set_status_on_exception=False
-    ):
-        try:
-            yield
-        except Exception as error:
-            span.set_status(trace.StatusCode.ERROR, type(error).__name__)
-            raise
+    def worker_died(self, worker: Worker) -> None:
+        fields: Fields = {
+            "worker_id": str(worker.id),
+            "host": worker.host,
+            "worker_pid": worker.pid,
+        }
+        fields |= {"busy": worker.busy, "last_heard_of": worker.beat_at.isoformat()}
+        self._log(ENGINE, logging.WARNING, "engine.worker_died", fields)
 
-
-def _plain(value: object) -> str:
-    """Return the value as one word, or quoted, so that no value can pass for another line."""
-    text = str(value)
-    is_word = text.isprintable() and text and not NOT_IN_A_WORD.intersection(text)
-    return text if is_word else repr(text)
+    def house_measured(self, tables: Iterable[TableSize], oldest_snapshot: timedelta) -> None:
+        for table in tables:
+            self._engine.table_bytes[table.name].set(table.bytes)
+            self._engine.table_rows[table.name].set(table.rows)
+            self._engine.table_dead_rows[table.name].set(table.dead_rows)
+        self._engine.oldest_snapshot.set(oldest_snapshot.total_seconds())

@@ -18,15 +18,16 @@ import pytest
 
 from support.databases import Databases, Mode, modes
 from support.world import at, open_world
-from syncline.store import claims, connections, jobs, schedule
+from syncline.store import claims, connections, jobs, retention, schedule
 
 CROWD = (Path(__file__).parents[1] / "support/crowd.sql").read_text()
-BIG_TABLES = {"connections", "sync_jobs"}
+BIG_TABLES = {"connections", "sync_jobs", "signals"}
 NOON, LATER = at("12:00"), at("12:01")
 TOKEN = UUID(int=7)
 PROVIDERS = [f"provider {n}" for n in range(3)]
-CONNECTION, JOB = 1, 4  # the first digit of their ids
+CONNECTION, JOB, SIGNAL = 1, 4, 5  # the first digit of their ids
 DUE = [UUID(f"{CONNECTION}{n:031x}") for n in range(39951, 40001)]
+SIGNALS = [UUID(f"{SIGNAL}{n:031x}") for n in range(50)]
 READY = [UUID(f"{JOB}{n:031x}") for n in range(50)]
 BEGINNING = (NOON - timedelta(days=365), UUID(int=0))
 HOLD = """
@@ -55,10 +56,12 @@ async def test_statements_touch_what_is_due(databases: Databases, server_mode: M
     async with crowded_cell(databases, server_mode) as session:
         for analysed in (False, True):
             if analysed:
-                await session.execute("ANALYZE syncline.connections, syncline.sync_jobs")
+                await session.execute(
+                    "ANALYZE syncline.connections, syncline.sync_jobs, syncline.signals"
+                )
             for plan_for in ("force_custom_plan", "force_generic_plan"):
                 await session.execute(f"SET plan_cache_mode = {plan_for}")
-                for case in (*noon_cases(), *quiet_cases()):
+                for case in (*noon_cases(), *quiet_cases(), *retention_cases()):
                     plan = await explain(session, case)
                     offences += [
                         f"{case.name}, {plan_for}, {analysed=}: {offence}"
@@ -132,6 +135,17 @@ def quiet_cases() -> Iterator[Case]:
     yield case("next_edited of nothing", schedule.NEXT_EDITED, 0, UUID(int=0), 1000)
     yield case("lock_left of nothing", schedule.LOCK_LEFT, 0, UUID(int=0), 1000)
     yield case("take_over of nothing", claims.TAKE_OVER, 0, then, then, 500, TOKEN, LATER)
+
+
+def retention_cases() -> Iterator[Case]:
+    """Return what retention does with the oldest jobs of fifty connections."""
+    fifty, five_past = len(DUE), at("11:05")
+    yield case("next_connections", retention.NEXT_CONNECTIONS, fifty, UUID(int=0), fifty)
+    yield case("keep_last", retention.KEEP_LAST, fifty, DUE)
+    yield case("prune_jobs", retention.PRUNE_JOBS, fifty, DUE, five_past, 500)
+    yield case("prune_jobs of nothing", retention.PRUNE_JOBS, fifty, DUE, at("10:00"), 500)
+    yield case("next_signals", retention.NEXT_SIGNALS, fifty, UUID(int=0), NOON, fifty)
+    yield case("prune_signals", retention.PRUNE_SIGNALS, fifty, SIGNALS)
 
 
 def planned_columns() -> tuple[list[Any], ...]:

@@ -8,12 +8,14 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from syncline.model import TableSize, Worker
 from syncline.policy.schedule import RunPlan
 from syncline.telemetry import Telemetry
 
 CONNECTION, JOB = UUID(int=1), UUID(int=2)
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+WORKER = Worker(UUID(int=3), "web-1", 7, "0.1.0", ["executor"], [], 50, 3, False, NOON, NOON)
 
 
 def schedule(
@@ -81,6 +83,10 @@ EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
     "executor_stopped": Telemetry.executor_stopped,
     "loop_failed": lambda t: t.loop_failed("claim", OSError("refused"), SECOND),
     "database_back": lambda t: t.database_back("claim"),
+    "pruned": lambda t: t.pruned(3, 4),
+    "workers_counted": lambda t: t.workers_counted({"alive": 2}),
+    "worker_died": lambda t: t.worker_died(WORKER),
+    "house_measured": lambda t: t.house_measured([TableSize("signals", 8192, 10, 2)], SECOND),
 }
 
 

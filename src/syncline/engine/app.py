@@ -15,6 +15,7 @@ from syncline.engine.jobs import Jobs
 from syncline.engine.leases import LeaseKeeper, Reaper
 from syncline.engine.maintenance import Maintenance
 from syncline.engine.presence import Presence, Workers
+from syncline.engine.retention import Pruner, PruneReport
 from syncline.engine.scheduler import Scheduler, TickReport
 from syncline.engine.service import Service
 from syncline.engine.settlement import Settler
@@ -90,6 +91,10 @@ class Engine:
     async def run_due(self) -> int:
         """Reap, claim and run until a fresh look finds nothing to claim; return the attempts."""
         return await self._service.run_due()
+
+    async def prune(self) -> PruneReport:
+        """Remove what the retention settings no longer keep; return how much it was."""
+        return await self._pruner.prune()
 
     async def trigger(
         self,
@@ -196,14 +201,17 @@ class Engine:
         self._executor = Executor(
             self._pool, settings.executor, self.providers, clock, settler, telemetry
         )
+        presence = self._presence()
+        self._pruner = Pruner(self._pool, settings.retention, clock, presence, telemetry)
         self._service = Service(
             settings,
             self._scheduler,
             self._executor,
             LeaseKeeper(self._lease_pool, self._executor.runs, settings.executor, clock, telemetry),
             Reaper(self._pool, settings.executor, clock, settler, telemetry),
-            self._presence(),
-            Maintenance(self._pool, clock),
+            presence,
+            Maintenance(self._pool, clock, telemetry),
+            self._pruner,
             wakeup,
             self._embedded,
             self._pool,

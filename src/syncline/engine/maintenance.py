@@ -1,25 +1,45 @@
-"""Keeping the house: what is long over is struck out, in passing and by whoever comes first."""
+"""Keeping the house: who died is noticed and in time forgotten, sizes are measured."""
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
+from uuid import UUID
 
 from syncline.clock import Clock
-from syncline.engine.presence import FORGOTTEN_AFTER
-from syncline.store import workers
+from syncline.engine.presence import DEAD_AFTER, FORGOTTEN_AFTER
+from syncline.model import Worker, WorkerStatus
+from syncline.store import house, workers
 from syncline.store.pool import Pool
+from syncline.telemetry import Telemetry
 
-TIDY_EVERY = timedelta(seconds=60)
+LOOK_EVERY = timedelta(seconds=30)
 
 
 class Maintenance:
     """Any number of processes may do this at once; each takes what no other holds."""
 
-    def __init__(self, pool: Pool, clock: Clock) -> None:
+    def __init__(self, pool: Pool, clock: Clock, telemetry: Telemetry) -> None:
         self._pool = pool
         self._clock = clock
+        self._telemetry = telemetry
+        self._known_dead: set[UUID] | None = None
 
     async def step(self) -> timedelta:
-        """Tidy up once."""
+        """Look after the registry, and tell how large everything is."""
         async with self._pool.transaction() as tx:
             now = await self._clock.now(tx)
             await workers.forget_dead(tx, silent_since=now - FORGOTTEN_AFTER)
-        return TIDY_EVERY
+            present = await workers.list_all(tx, silent_since=now - DEAD_AFTER)
+            tables = await house.measure_tables(tx)
+            oldest_snapshot = await house.oldest_snapshot(tx)
+        self._telemetry.workers_counted(Counter(worker.status for worker in present))
+        self._telemetry.house_measured(tables, oldest_snapshot)
+        self._tell_deaths([worker for worker in present if worker.status == WorkerStatus.DEAD])
+        return LOOK_EVERY
+
+    def _tell_deaths(self, dead: Sequence[Worker]) -> None:
+        """Tell of each death once; those from before this process began are no news."""
+        known, self._known_dead = self._known_dead, {worker.id for worker in dead}
+        for worker in dead:
+            if known is not None and worker.id not in known:
+                self._telemetry.worker_died(worker)

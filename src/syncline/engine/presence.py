@@ -66,6 +66,12 @@ class Presence:
             await workers.beat(tx, self._describe(await self._clock.now(tx)))
         return BEAT_EVERY
 
+    async def is_first(self) -> bool:
+        """Return whether no other process has lived longer, as far as anybody knows."""
+        async with self._pool.transaction() as tx:
+            silent_since = await self._clock.now(tx) - DEAD_AFTER
+            return await workers.first(tx, silent_since=silent_since) in (self._id, None)
+
     async def leave(self) -> None:
         """Strike this process out."""
         async with self._pool.transaction() as tx:

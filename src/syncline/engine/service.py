@@ -12,8 +12,9 @@ from syncline.clock import Clock, Dice, monotonic
 from syncline.engine.executor import Executor
 from syncline.engine.leases import LeaseKeeper, Reaper
 from syncline.engine.loop import Loop
-from syncline.engine.maintenance import TIDY_EVERY, Maintenance
+from syncline.engine.maintenance import LOOK_EVERY, Maintenance
 from syncline.engine.presence import BEAT_EVERY, Presence
+from syncline.engine.retention import REST, Pruner
 from syncline.engine.scheduler import Scheduler
 from syncline.engine.wakeup import Wakeup
 from syncline.settings import Settings
@@ -40,6 +41,7 @@ class Service:
         reaper: Reaper,
         presence: Presence,
         maintenance: Maintenance,
+        pruner: Pruner,
         wakeup: Wakeup,
         embedded: EmbeddedPostgres | None,
         pool: Pool,
@@ -54,6 +56,7 @@ class Service:
         self._reaper = reaper
         self._presence = presence
         self._maintenance = maintenance
+        self._pruner = pruner
         self._wakeup = wakeup
         self._embedded = embedded
         self._pool = pool
@@ -150,7 +153,8 @@ class Service:
     def _make_loops(self, *, scheduler: bool, executor: bool) -> list[Loop]:
         loops = [
             self._loop("beat", self._presence.beat, BEAT_EVERY.total_seconds()),
-            self._loop("maintain", self._maintenance.step, TIDY_EVERY.total_seconds()),
+            self._loop("maintain", self._maintenance.step, LOOK_EVERY.total_seconds()),
+            self._loop("prune", self._pruner.step, REST.total_seconds()),
         ]
         if self._embedded is not None:
             loops.append(self._loop("embedded", self._keep_database))

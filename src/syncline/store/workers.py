@@ -68,3 +68,15 @@ LIST = """
 
 async def list_all(tx: Transaction, *, silent_since: datetime) -> list[Worker]:
     return [Worker(**row) for row in await tx.fetch(LIST, silent_since)]
+
+
+FIRST = """
+    -- Who has lived longest.
+    SELECT id FROM {schema}.workers
+     WHERE beat_at >= $1 AND NOT stopping ORDER BY started_at, id LIMIT 1
+"""
+
+
+async def first(tx: Transaction, *, silent_since: datetime) -> UUID | None:
+    found: UUID | None = await tx.fetchval(FIRST, silent_since)
+    return found

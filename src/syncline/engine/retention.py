@@ -1,0 +1,136 @@
+"""Retention: finished jobs and old signals go, a small batch at a time and with long breaths."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from syncline.clock import Clock, monotonic, new_id
+from syncline.engine.presence import Presence
+from syncline.settings import RetentionSettings
+from syncline.store import retention
+from syncline.store.pool import Pool, Transaction
+from syncline.telemetry import Telemetry
+
+CONNECTIONS_A_BATCH = 500
+ROWS_A_BATCH = 500
+REST = timedelta(minutes=10)  # between two rounds
+BREATHS = 4  # a batch is followed by a pause of so many times its own length
+BEGINNING = UUID(int=0)
+
+
+@dataclass(slots=True)
+class PruneReport:
+    """What one round removed."""
+
+    jobs: int = 0
+    signals: int = 0
+
+
+class Pruner:
+    """Goes round in batches, a batch a step.
+
+    The longest-living process does it. Two that both think they are do no harm: each takes what
+    the other does not hold.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        settings: RetentionSettings,
+        clock: Clock,
+        presence: Presence,
+        telemetry: Telemetry,
+    ) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._clock = clock
+        self._presence = presence
+        self._telemetry = telemetry
+        self._round: Round | None = None
+
+    async def prune(self) -> PruneReport:
+        """Make one round without pauses; return what it removed."""
+        going = Round(self._pool, self._settings, self._clock)
+        while await self._go_on(going):
+            pass
+        return going.report
+
+    async def step(self) -> timedelta:
+        """Remove a batch, and return how long to leave the database alone."""
+        if self._round is None:
+            if not await self._presence.is_first():
+                return REST
+            self._round = Round(self._pool, self._settings, self._clock)
+        began = monotonic()
+        if await self._go_on(self._round):
+            return timedelta(seconds=BREATHS * (monotonic() - began))
+        self._round = None
+        return REST
+
+    async def _go_on(self, going: "Round") -> bool:
+        """Remove a batch, and return whether there may be more."""
+        if await going.batch():
+            return True
+        self._telemetry.pruned(going.report.jobs, going.report.signals)
+        return False
+
+
+class Round:
+    """Once over the connections, for their jobs, and once along the signals."""
+
+    def __init__(self, pool: Pool, settings: RetentionSettings, clock: Clock) -> None:
+        self.report = PruneReport()
+        self._walks: list[Walk] = []
+        if settings.jobs_days is not None:
+            self._walks.append(Walk(pool, clock, settings.jobs_days, self._prune_jobs))
+        if settings.signals_days is not None:
+            self._walks.append(Walk(pool, clock, settings.signals_days, self._prune_signals))
+
+    async def batch(self) -> bool:
+        """Make the next batch of the walk that is on, and return whether there is more to do."""
+        if self._walks and not await self._walks[0].batch():
+            del self._walks[0]
+        return bool(self._walks)
+
+    async def _prune_jobs(self, tx: Transaction, after: UUID, before: datetime) -> UUID | None:
+        """Visit connections in the order of their ids; return how far, or None at the end."""
+        visited = await retention.next_connections(tx, after=after, limit=CONNECTIONS_A_BATCH)
+        await retention.keep_last(tx, visited)
+        removed = await retention.prune_jobs(tx, visited, before=before, limit=ROWS_A_BATCH)
+        self.report.jobs += removed
+        if removed == ROWS_A_BATCH:
+            return after  # these may have more to give
+        return visited[-1] if len(visited) == CONNECTIONS_A_BATCH else None
+
+    async def _prune_signals(self, tx: Transaction, after: UUID, before: datetime) -> UUID | None:
+        """Visit signals in the order of their ids; return how far, or None at the end.
+
+        Ids that we make go with time, so the old ones come first; where none is old, the rest can
+        be passed over but for those made by hand: random ids come after all of ours.
+        """
+        page = await retention.next_signals(tx, after=after, before=before, limit=ROWS_A_BATCH)
+        if page.old:
+            self.report.signals += await retention.prune_signals(tx, page.old)
+        if not page.is_full or page.last is None:
+            return None
+        return page.last if page.old else max(page.last, new_id())
+
+
+@dataclass(slots=True)
+class Walk:
+    """A way along ids that are never visited twice, one transaction a batch."""
+
+    pool: Pool
+    clock: Clock
+    kept_days: int
+    visit: Callable[[Transaction, UUID, datetime], Awaitable[UUID | None]]
+    after: UUID = BEGINNING
+
+    async def batch(self) -> bool:
+        """Return whether there is more to visit."""
+        async with self.pool.transaction() as tx:
+            before = await self.clock.now(tx) - timedelta(days=self.kept_days)
+            after = await self.visit(tx, self.after, before)
+        self.after = self.after if after is None else after
+        return after is not None

@@ -1,0 +1,110 @@
+"""What is long over is removed: finished jobs by their connections, signals in the order of ids.
+
+Neither needs an index of its own, which every settle would have to feed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from syncline.store.pool import Transaction
+
+NEXT_CONNECTIONS = """
+    -- The next connections in the order of their ids.
+    SELECT id FROM {schema}.connections WHERE id > $1 ORDER BY id LIMIT $2
+"""
+
+
+async def next_connections(tx: Transaction, *, after: UUID, limit: int) -> list[UUID]:
+    return [row["id"] for row in await tx.fetch(NEXT_CONNECTIONS, after, limit)]
+
+
+KEEP_LAST = """
+    -- Copy the last completion of connections where only a job knows it: by hand, or cancelled.
+    WITH unkept AS MATERIALIZED (
+        SELECT c.id, last.finished_at
+          FROM unnest($1::uuid[]) AS picked (id)
+          JOIN {schema}.connections c ON c.id = picked.id
+         CROSS JOIN LATERAL (
+               SELECT j.finished_at FROM {schema}.sync_jobs j
+                WHERE j.connection_id = picked.id AND j.finished_at IS NOT NULL
+                  AND j.job_type = 'incremental' AND j.counts_as_last
+                  AND j.status IN ('succeeded', 'completed', 'failed', 'cancelled')
+                ORDER BY j.finished_at DESC LIMIT 1) last
+         WHERE c.last_finished_at IS NULL OR c.last_finished_at < last.finished_at
+         ORDER BY c.id
+           FOR NO KEY UPDATE OF c SKIP LOCKED
+    )
+    UPDATE {schema}.connections c SET last_finished_at = unkept.finished_at
+      FROM unkept WHERE c.id = unkept.id
+"""
+
+
+async def keep_last(tx: Transaction, connections: Sequence[UUID]) -> int:
+    """Return how many connections learned their last completion from a job."""
+    return await tx.execute(KEEP_LAST, connections)
+
+
+PRUNE_JOBS = """
+    -- Remove some finished jobs of these connections. One that ended after the last completion
+    -- that its connection knows of stays: it may be the last itself.
+    WITH old AS MATERIALIZED (
+        SELECT job.id
+          FROM unnest($1::uuid[]) AS picked (id)
+         CROSS JOIN LATERAL (SELECT last_finished_at FROM {schema}.connections
+                              WHERE id = picked.id OFFSET 0) c
+         CROSS JOIN LATERAL (
+               SELECT j.id FROM {schema}.sync_jobs j
+                WHERE j.connection_id = picked.id AND j.finished_at < $2
+                  AND j.status IN ('succeeded', 'completed', 'failed', 'cancelled')
+                  AND (j.job_type <> 'incremental' OR NOT j.counts_as_last
+                       OR j.finished_at <= c.last_finished_at)
+                ORDER BY j.finished_at LIMIT $3
+                  FOR UPDATE SKIP LOCKED) job
+         LIMIT $3
+    )
+    DELETE FROM {schema}.sync_jobs WHERE id = ANY (ARRAY(SELECT id FROM old))
+"""
+
+
+async def prune_jobs(
+    tx: Transaction, connections: Sequence[UUID], *, before: datetime, limit: int
+) -> int:
+    return await tx.execute(PRUNE_JOBS, connections, before, limit)
+
+
+NEXT_SIGNALS = """
+    -- The next signals in the order of their ids, which is the order of time where we made them.
+    SELECT id, received_at < $2 AS is_old FROM {schema}.signals WHERE id > $1 ORDER BY id LIMIT $3
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalsPage:
+    old: Sequence[UUID]
+    last: UUID | None
+    is_full: bool
+
+
+async def next_signals(
+    tx: Transaction, *, after: UUID, before: datetime, limit: int
+) -> SignalsPage:
+    rows = await tx.fetch(NEXT_SIGNALS, after, before, limit)
+    return SignalsPage(
+        old=[row["id"] for row in rows if row["is_old"]],
+        last=rows[-1]["id"] if rows else None,
+        is_full=len(rows) == limit,
+    )
+
+
+PRUNE_SIGNALS = """
+    -- Remove these signals, but for those that somebody else holds.
+    DELETE FROM {schema}.signals
+     WHERE id = ANY (ARRAY(SELECT id FROM {schema}.signals WHERE id = ANY ($1::uuid[])
+                            ORDER BY id FOR UPDATE SKIP LOCKED))
+"""
+
+
+async def prune_signals(tx: Transaction, ids: Sequence[UUID]) -> int:
+    return await tx.execute(PRUNE_SIGNALS, ids)
