@@ -180,7 +180,7 @@ async def test_several_may_prune_at_once(world: World) -> None:
 
 async def test_running_engine_prunes_and_measures(world: World, told: Told) -> None:
     await finished(world, await world.connection(), OLD)
-    running = asyncio.create_task(world.engine.run(signals=False, executor=False))
+    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
     await eventually(lambda: bool(told("engine.pruned")))
     await eventually(lambda: world.metric("sync_engine_table_bytes", table="sync_jobs") is not None)
     world.engine.stop()
