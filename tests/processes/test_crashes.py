@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -53,23 +52,26 @@ async def status_is(fleet: Fleet, job_id: Any, status: str) -> bool:
     return bool((await job(fleet, job_id))["status"] == status)
 
 
+async def victim_first(fleet: Fleet, workers: list[Any]) -> list[Any]:
+    """Return the workers, the one first in which the job runs."""
+    [called] = await until(lambda: fleet.ledger.entries("called"))
+    return sorted(workers, key=lambda worker: worker.pid != called.pid)
+
+
 @pytest.mark.parametrize("end", ["kill -9", "os._exit"])
 async def test_a_dead_workers_job_runs_elsewhere_in_time(fleet: Fleet, end: str) -> None:
     misfortune = "hang" if end == "kill -9" else end
+    workers = await fleet.start_workers(2)
     job_id = await add_due_job(fleet, "a", "fragile", first_call=misfortune)
-    worker = fleet.start_worker()
-    await until(lambda: fleet.ledger.entries("called"))
-    other = fleet.start_worker()
+    victim, other = await victim_first(fleet, workers)
 
     if end == "kill -9":
-        worker.kill()
-    await exit_code(worker, within=5)
-    died = time.monotonic()
+        victim.kill()
+    await exit_code(victim, within=5)
     await until(lambda: len(fleet.ledger.entries("called")) == 2, within=RECOVERY_SECONDS)
-    assert time.monotonic() - died <= RECOVERY_SECONDS
 
     await until(lambda: status_is(fleet, job_id, "succeeded"))
-    assert [entry.pid for entry in fleet.ledger.entries("called")] == [worker.pid, other.pid]
+    assert [entry.pid for entry in fleet.ledger.entries("called")] == [victim.pid, other.pid]
     assert (await job(fleet, job_id))["attempts"] == 1
     assert await fleet.count("signals") == 1
 
@@ -88,10 +90,9 @@ async def test_sys_exit_in_a_connector_ends_its_attempt_and_not_the_worker(fleet
 async def test_a_connector_that_holds_the_interpreter_past_its_lease_is_fenced(
     fleet: Fleet,
 ) -> None:
+    workers = await fleet.start_workers(2)
     job_id = await add_due_job(fleet, "a", "fragile", first_call="hold the interpreter")
-    worker = fleet.start_worker()
-    await until(lambda: fleet.ledger.entries("called"))
-    fleet.start_worker()
+    worker, _ = await victim_first(fleet, workers)
 
     await until(lambda: status_is(fleet, job_id, "succeeded"), within=RECOVERY_SECONDS)
     settled = await job(fleet, job_id)
@@ -104,10 +105,9 @@ async def test_a_connector_that_holds_the_interpreter_past_its_lease_is_fenced(
 
 
 async def test_a_zombie_changes_nothing_and_stops_its_connector(fleet: Fleet) -> None:
+    workers = await fleet.start_workers(2)
     job_id = await add_due_job(fleet, "a", "fragile", first_call="hang")
-    zombie = fleet.start_worker()
-    await until(lambda: fleet.ledger.entries("called"))
-    fleet.start_worker()
+    zombie, _ = await victim_first(fleet, workers)
 
     zombie.send_signal(signal.SIGSTOP)
     await until(lambda: status_is(fleet, job_id, "succeeded"), within=RECOVERY_SECONDS)
@@ -152,7 +152,7 @@ async def test_a_second_signal_exits_at_once_and_leaves_its_rows_to_the_reaper(
     await until(is_gone_after_one_more, within=3)
     assert worker.returncode == 1
     assert await status_is(fleet, job_id, "running")
-    fleet.start_worker()
+    await fleet.start_workers(1)
     await until(lambda: status_is(fleet, job_id, "succeeded"), within=RECOVERY_SECONDS)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import traceback
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from syncline.testing import ManualClock
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 LEASE_SECONDS = 6.0
-LONGEST_DRAIN_SECONDS = 600
+LONGEST_DRAIN_SECONDS = 240
 # Errors of the server that belong to ordinary life: a lost race, a call that was cancelled, and,
 # on a machine so slow that the server lost patience in real time, an idle transaction.
 EXPECTED_ERRORS = {"23505", "57014", "25P03"}
@@ -180,7 +181,7 @@ class World:
         errors = set(self._network.errors) - EXPECTED_ERRORS
         for wrong in (errors, self._ledger.complaints, self._unhandled, self._workers.failure):
             if wrong:
-                raise Broken(str(wrong))
+                raise Broken("\n".join(wrong) if isinstance(wrong, list) else str(wrong))
 
     def _stored(self) -> dict[str, list[int]]:
         return {name: json.loads(text) for name, text in self._observer.ask(STORED)}
@@ -194,7 +195,8 @@ class World:
         return random.Random(self._rng.random())
 
     def _on_unhandled(self, _: Any, context: dict[str, Any]) -> None:
-        self._unhandled.append(f"{context.get('message')}: {context.get('exception')!r}")
+        error = context.get("exception")
+        self._unhandled += [str(context.get("message")), *traceback.format_exception(error)]
 
 
 def _choose_settings(rng: random.Random, url: str) -> Settings:

@@ -5,31 +5,20 @@ back until the answer is whole. So a call is one step of the world, and between 
 session can be cut or a process can die, before the server heard of the call or after.
 """
 
-import asyncio
 import hashlib
 from collections import Counter, deque
 from collections.abc import Callable
-from contextvars import Context, copy_context
-from enum import Enum, auto
+from contextvars import copy_context
 from typing import Any, Protocol
 
+from simulation.link import Fate, Link
 from simulation.loop import PROCESS, Process, SimulatedLoop
 from simulation.observer import Observer
-from simulation.wire import Answer, Request, Requests
+from simulation.wire import Request
 
 TRACE_LINES = 400
 MOST_CALLS = 100_000
 POLLS_UNASKED = 2  # looks at an unanswered call before the server is asked what holds it up
-
-
-class Fate(Enum):
-    """What becomes of a call."""
-
-    PASS = auto()
-    CUT_BEFORE = auto()  # the session breaks, the server never heard of it
-    CUT_AFTER = auto()  # the session breaks, the server has done it
-    KILL_BEFORE = auto()
-    KILL_AFTER = auto()
 
 
 class Livelock(Exception):
@@ -39,7 +28,7 @@ class Livelock(Exception):
 class Chance(Protocol):
     def choose(self, count: int) -> int: ...
 
-    def fate_of(self, link: "Link", request: Request) -> Fate: ...
+    def fate_of(self, link: Link, request: Request) -> Fate: ...
 
 
 class SimulatedNetwork:
@@ -119,7 +108,7 @@ class SimulatedNetwork:
             link.cut()
         self.on_death(process)
 
-    def cut(self, link: "Link", why: str) -> None:
+    def cut(self, link: Link, why: str) -> None:
         self.note(why, link.name)
         link.cut()
 
@@ -135,7 +124,7 @@ class SimulatedNetwork:
             if link.status != "I" and link not in self._turns:
                 self.cut(link, "idle in transaction")
 
-    def links_of(self, process: Process) -> list["Link"]:
+    def links_of(self, process: Process) -> list[Link]:
         return [link for link in self.links if link.process is process]
 
     def end(self) -> None:
@@ -144,17 +133,17 @@ class SimulatedNetwork:
         for link in list(self.links):
             link.cut()
 
-    def has_sent(self, link: "Link") -> None:
+    def has_sent(self, link: Link) -> None:
         if link not in self._turns:
             self._turns.append(link)
 
-    def has_answered(self, link: "Link") -> None:
+    def has_answered(self, link: Link) -> None:
         # A call that waited for a lock is taken up in its turn, however early its answer came.
         if self._in_flight is link:
             self._in_flight = None
             self._answered.append(link)
 
-    def forget(self, link: "Link") -> None:
+    def forget(self, link: Link) -> None:
         """Leave nothing of a session that has ended; its transaction, too, is gone."""
         for waiting in (self.links, self._turns, self._blocked, self._answered):
             if link in waiting:
@@ -164,7 +153,7 @@ class SimulatedNetwork:
         if link.pid is not None:
             self._observer.end_session(link.pid)
 
-    def _send(self, link: "Link") -> None:
+    def _send(self, link: Link) -> None:
         self.calls += 1
         if self.calls > MOST_CALLS:
             raise Livelock(f"more than {MOST_CALLS} calls")
@@ -178,7 +167,7 @@ class SimulatedNetwork:
             self._in_flight, self._polls = link, 0
             link.send(request, fate)
 
-    def _take_answer(self, link: "Link") -> None:
+    def _take_answer(self, link: Link) -> None:
         answer, request = link.answer, link.request
         self.errors.update(answer.errors)
         ended = " ".join(answer.tags + answer.errors)
@@ -192,7 +181,7 @@ class SimulatedNetwork:
         else:
             link.deliver()
 
-    def _waits_for_lock(self, link: "Link") -> bool:
+    def _waits_for_lock(self, link: Link) -> bool:
         return link.pid is not None and bool(self._observer.blockers([link.pid]))
 
     def _resume_unblocked(self) -> bool:
@@ -227,129 +216,3 @@ class SimulatedNetwork:
     def _tell(self, line: str) -> None:
         self.trace.append(line)
         self._digest.update(line.encode())
-
-
-class Link(asyncio.Transport):
-    """A session: the transport that a client writes to, with a real one behind it."""
-
-    def __init__(
-        self, network: SimulatedNetwork, loop: SimulatedLoop, process: Process, protocol: Any
-    ) -> None:
-        super().__init__()
-        self.network = network
-        self.process = process
-        self.protocol = protocol
-        self.ear = _Ear(self)
-        self.name = f"{loop.time():.3f} {process.name}"
-        self.pid: int | None = None
-        self.status = "I"
-        self.fate = Fate.PASS
-        self._loop = loop
-        self._context: Context = copy_context()
-        self._server: Any = None
-        self._outbox = bytearray()
-        self._requests = Requests()
-        self._has_written = False
-        self._is_closed = False
-        self._is_deaf = False
-        self.request = Request("", b"")
-        self.answer = Answer(b"")
-
-    def begin(self, server: Any) -> None:
-        self._server = server
-        self.network.links.append(self)
-        self._loop.call_soon(self.protocol.connection_made, self, context=self._context)
-
-    def write(self, data: Any) -> None:
-        if not self._is_closed:
-            self._outbox += data
-            self.network.has_sent(self)
-
-    def next_request(self) -> Request:
-        self.name = f"{self._loop.time():.3f} {self.process.name}"
-        return self._requests.read(bytes(self._outbox))
-
-    def send(self, request: Request, fate: Fate) -> None:
-        data, self._outbox = bytes(self._outbox), bytearray()
-        self.request, self.fate, self.answer = request, fate, Answer(request.ends_with)
-        self._server.write(data)
-        if not request.ends_with:
-            self.network.has_answered(self)
-
-    def hear(self, data: bytes) -> None:
-        self.answer.feed(data)
-        if self.answer.is_complete:
-            self.network.has_answered(self)
-
-    def take_status(self) -> bool:
-        """Take note of where the session stands; return whether it has just committed a write."""
-        answer = self.answer
-        self.pid = answer.pid or self.pid
-        self.status = answer.status or self.status
-        self._has_written |= answer.wrote
-        if self.status != "I":
-            return False
-        undone = bool(answer.errors) or "ROLLBACK" in answer.tags
-        has_committed, self._has_written = self._has_written and not undone, False
-        return has_committed
-
-    def deliver(self) -> None:
-        data = bytes(self.answer.data)
-        self._loop.call_soon(self._hand_over, data, context=self._context)
-
-    def cut(self) -> None:
-        """Break the session; the client hears of it as soon as it can hear anything."""
-        self._end(ConnectionResetError("the connection was cut"))
-
-    def lost(self) -> None:
-        """Take note that the server has ended the session."""
-        if self.answer.data and not self.answer.is_complete:
-            self.network.errors.update(self.answer.errors)
-            self.deliver()
-        self._end(ConnectionResetError("the server closed the connection"))
-
-    def abort(self) -> None:
-        self._is_deaf = True
-        self._end(None)
-
-    def close(self) -> None:
-        self.abort()
-
-    def is_closing(self) -> bool:
-        return self._is_closed
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._server.get_extra_info(name, default)
-
-    def pause_reading(self) -> None:
-        """An answer arrives whole, or not at all."""
-
-    def resume_reading(self) -> None:
-        pass
-
-    def _hand_over(self, data: bytes) -> None:
-        if not self._is_deaf:
-            self.protocol.data_received(data)
-
-    def _end(self, error: Exception | None) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            self._server.abort()
-            self.network.forget(self)
-            self._loop.call_soon(self.protocol.connection_lost, error, context=self._context)
-
-
-class _Ear(asyncio.Protocol):
-    """The side of a session that hears the real server."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._link.begin(transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._link.hear(data)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._link.lost()

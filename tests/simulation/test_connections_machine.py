@@ -7,8 +7,6 @@ provider has; everything that the engine stores is compared with it after every 
 import asyncio
 import json
 import os
-import random
-from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -27,15 +25,10 @@ from hypothesis.stateful import (
 )
 
 from simulation.life import START
-from simulation.loop import Process, SimulatedLoop
 from simulation.model import LEASE, Model, Row
-from simulation.network import Fate, Link, SimulatedNetwork
-from simulation.observer import Observer
-from simulation.wire import Request
-from simulation.workers import context_of
+from simulation.stage import Stage
 from support.databases import Databases
-from syncline import Connection, Connector, Engine, Settings, Signal, SyncResult, Transient
-from syncline.testing import ManualClock
+from syncline import Connection, Connector, Signal, SyncResult, Transient
 
 PAGE = 3
 EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES", "20"))
@@ -75,47 +68,25 @@ class Provider(Connector):
         )
 
 
-class Calm:
-    def choose(self, count: int) -> int:
-        return 0
-
-    def fate_of(self, link: Link, request: Request) -> Fate:
-        return Fate.PASS
-
-
 class ConnectionsMachine(RuleBasedStateMachine):
     names = Bundle("names")
 
     def __init__(self, url: str, databases: Databases) -> None:
         super().__init__()
         databases.empty(url)
-        self._url = url
         self.models: dict[str, Model] = {}
-        self._resources = ExitStack()
-        self._observer = self._resources.enter_context(closing(Observer(url)))
-        self._clock = ManualClock(START)
-        self._network = SimulatedNetwork(self._observer, Calm(), lambda: None)
-        self._loop = SimulatedLoop(self._clock, self._network)
-        self._runner = self._resources.enter_context(
-            asyncio.Runner(loop_factory=lambda: self._loop)
-        )
-        self._resources.enter_context(self._loop.deciding_time())
-        self._context = context_of(Process("engine"))
         self._provider = Provider(self.models)
-        self._engine = self._make_engine()
-        self._do(self._engine.__aenter__())
-        self._dead: list[Process] = []
+        self._stage = Stage(url, self._provider)
+        self._clock = self._stage.clock
+        self._engine = self._stage.engine
+        self._do = self._stage.do
         self._made = 0
 
     def teardown(self) -> None:
         try:
             assert self._do(self._engine.verify()) == []
         finally:
-            self._do(self._engine.__aexit__(None, None, None))
-            self._network.end()
-            for process in self._dead:
-                process.thaw(self._loop)
-            self._resources.close()
+            self._stage.close()
 
     @initialize(target=names)
     def begin(self) -> Any:
@@ -214,7 +185,9 @@ class ConnectionsMachine(RuleBasedStateMachine):
     def crash(self) -> None:
         """A worker takes over what lapsed, claims one job, and dies in its connector's call."""
         now = self._clock()
-        self._do(self._claim_and_die())
+        self._provider.hangs = asyncio.Event()
+        self._do(self._stage.claim_and_die(self._provider.hangs))
+        self._provider.hangs = None
         for name, row in self._state().items():
             model = self.models[name]
             model.reap(row["job"], now)
@@ -239,34 +212,14 @@ class ConnectionsMachine(RuleBasedStateMachine):
             model.run is not None and model.run.is_due(now) for model in self.models.values()
         )
 
-    async def _claim_and_die(self) -> None:
-        process, hangs = Process("worker"), asyncio.Event()
-        self._dead.append(process)
-        self._provider.hangs = hangs
-        work = self._loop.create_task(self._work_alone(), context=context_of(process))
-        dies = asyncio.create_task(hangs.wait())
-        await asyncio.wait((work, dies), return_when=asyncio.FIRST_COMPLETED)
-        self._provider.hangs = None
-        dies.cancel()
-        if hangs.is_set():
-            self._network.kill(process)
-
-    async def _work_alone(self) -> None:
-        async with self._make_engine(concurrency=1) as engine:
-            await engine.run_due()
-
-    def _make_engine(self, **executor: Any) -> Engine:
-        chosen = Settings(database_url=self._url, portable=True, executor=executor)
-        return Engine(chosen, [self._provider], clock=self._clock, rng=random.Random(1))
-
     def _edit(self, name: str, path: list[str], value: Any) -> None:
         """Edit one key as a person would, with plain SQL."""
-        self._observer.ask(EDIT, self.models[name].id, path, json.dumps(value))
+        self._stage.observer.ask(EDIT, self.models[name].id, path, json.dumps(value))
 
     def _state(self) -> dict[str, Row]:
         """Return how every connection stands, with its pending jobs."""
         state = {}
-        for name, *texts in self._observer.ask(STATE):
+        for name, *texts in self._stage.observer.ask(STATE):
             status, (metadata, jobs, numbers) = texts[0], map(json.loads, texts[1:])
             state[name] = {
                 "status": status,
@@ -276,9 +229,6 @@ class ConnectionsMachine(RuleBasedStateMachine):
                 "numbers": numbers,
             }
         return state
-
-    def _do(self, work: Any) -> Any:
-        return self._runner.run(work, context=self._context)
 
 
 def test_connections_behave_whatever_is_done_to_them(

@@ -10,8 +10,9 @@ import pytest
 
 from simulation.auditor import Auditor, Broken
 from simulation.life import START, live
+from simulation.link import Fate, Link
 from simulation.loop import Process, SimulatedLoop
-from simulation.network import Fate, Link, SimulatedNetwork
+from simulation.network import SimulatedNetwork
 from simulation.observer import Observer
 from simulation.wire import Request
 from simulation.workers import context_of

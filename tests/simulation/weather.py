@@ -4,7 +4,9 @@ import asyncio
 import random
 from dataclasses import dataclass
 
-from simulation.network import Fate, Link, SimulatedNetwork
+from simulation.link import Fate, Link
+from simulation.loop import Process
+from simulation.network import SimulatedNetwork
 from simulation.wire import Request
 from simulation.workers import Workers
 
@@ -73,24 +75,25 @@ class Storms:
         self._idle_seconds = idle_seconds
 
     async def blow(self) -> None:
-        rng, workers, network = self._rng, self._workers, self._network
         while True:
-            await asyncio.sleep(rng.expovariate(1 / self._climate.seconds_between_storms))
-            if not workers.awake:
-                continue
-            process = rng.choice(workers.awake)
-            match rng.choice(("kill", "kill", "freeze", "freeze", "stop", "cut", "outage")):
-                case "kill":
-                    network.kill(process)
-                case "freeze":
-                    seconds = rng.uniform(1, LONGEST_FREEZE_SECONDS)
-                    workers.freeze(process, seconds, idle_seconds=self._idle_seconds)
-                case "stop":
-                    workers.stop(process)
-                case "cut":
-                    for link in network.links_of(process):
-                        network.cut(link, "cut in passing")
-                case "outage":
-                    network.go_down()
-                    await asyncio.sleep(rng.uniform(1, LONGEST_OUTAGE_SECONDS))
-                    network.is_down = False
+            await asyncio.sleep(self._rng.expovariate(1 / self._climate.seconds_between_storms))
+            if awake := self._workers.awake:
+                await self._strike(self._rng.choice(awake))
+
+    async def _strike(self, process: Process) -> None:
+        rng, workers, network = self._rng, self._workers, self._network
+        match rng.choice(("kill", "kill", "freeze", "freeze", "stop", "cut", "outage")):
+            case "kill":
+                network.kill(process)
+            case "freeze":
+                seconds = rng.uniform(1, LONGEST_FREEZE_SECONDS)
+                workers.freeze(process, seconds, idle_seconds=self._idle_seconds)
+            case "stop":
+                workers.stop(process)
+            case "cut":
+                for link in network.links_of(process):
+                    network.cut(link, "cut in passing")
+            case "outage":
+                network.go_down()
+                await asyncio.sleep(rng.uniform(1, LONGEST_OUTAGE_SECONDS))
+                network.is_down = False

@@ -37,18 +37,24 @@ class Requests:
             return Request("connect", b"Z")
         label, last = "", b""
         for last, body in messages(data):
-            if last == b"Q":
-                label = _shorten(body.rstrip(b"\0").decode())
-            elif last == b"P":
-                name, statement, _ = body.split(b"\0", 2)
-                label = self._statements[name] = _shorten(statement.decode())
-            elif last == b"B":
-                label = self._statements.get(body.split(b"\0", 2)[1], "?")
+            label = self._label(last, body) or label
         if last == b"X":
             return Request("leave", b"")
         if last == b"H":
             return Request(f"prepare {label}", b"TnE")
         return Request(label or "synchronise", b"Z", is_commit=label == "COMMIT;")
+
+    def _label(self, kind: bytes, body: bytes) -> str:
+        """Return what a message is about, where it says so."""
+        if kind == b"Q":
+            return _shorten(body.rstrip(b"\0").decode())
+        if kind == b"P":
+            name, statement, _ = body.split(b"\0", 2)
+            self._statements[name] = _shorten(statement.decode())
+            return self._statements[name]
+        if kind == b"B":
+            return self._statements.get(body.split(b"\0", 2)[1], "?")
+        return ""
 
 
 @dataclass(slots=True)

@@ -61,6 +61,12 @@ class Fleet:
     def start_scheduler(self, **settings: Any) -> "subprocess.Popen[bytes]":
         return self.start("--no-executor", **settings)
 
+    async def start_workers(self, number: int) -> list["subprocess.Popen[bytes]"]:
+        """Start workers, and wait until all of them are at work."""
+        workers = [self.start_worker() for _ in range(number)]
+        await until(lambda: self.logs().count("serving") >= len(self._processes))
+        return workers
+
     def logs(self) -> str:
         """Return what the processes said, for the report of a failure."""
         return "\n".join(

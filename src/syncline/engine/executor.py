@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from syncline.clock import Clock, monotonic
 from syncline.engine.attempt import attempt
-from syncline.engine.lanes import SETTLE_PAUSE_SECONDS, Lanes
+from syncline.engine.lanes import Lanes
 from syncline.engine.runs import Run, Runs
 from syncline.engine.settlement import ACTIVE, Settler
 from syncline.errors import ContractError
@@ -22,6 +22,7 @@ from syncline.store.pool import LostRace, Pool
 from syncline.telemetry import Telemetry
 
 LARGEST_CLAIM = 1000
+RELEASE_SECONDS = 3  # what a slow database is given, after the grace, to take the rows back
 LOST_RACES = 3  # so many lost races in a row read as "nothing to claim"
 
 
@@ -75,7 +76,7 @@ class Executor:
         for run in self.runs.unsettled():
             self.runs.interrupt(run)
         # The database may be away; then the rows are left to the reaper.
-        clean = await self._settled_within(2 * SETTLE_PAUSE_SECONDS + 1)
+        clean = await self._settled_within(RELEASE_SECONDS)
         self._lanes.gives_up = not clean
         return clean
 
