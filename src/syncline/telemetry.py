@@ -6,7 +6,7 @@ until the application installs an OpenTelemetry SDK; secrets, cursors and payloa
 
 import logging
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import SupportsFloat
@@ -136,17 +136,10 @@ class Telemetry(Voice):
     def run_finished(self, provider_slug: str, outcome: str, duration: timedelta) -> None:
         self._executor.run[provider_slug, outcome].observe(duration.total_seconds())
 
-    def runs_finished(
-        self, provider_slug: str, outcome: str, durations: Iterable[timedelta]
-    ) -> None:
-        seconds = [duration.total_seconds() for duration in durations]
-        self._executor.run[provider_slug, outcome].observe_all(seconds)
-
-    def job_succeeded(self, provider_slug: str, *, signals: int) -> None:
-        self.jobs_succeeded(provider_slug, 1, signals)
-
-    def jobs_succeeded(self, provider_slug: str, count: int, signals: int) -> None:
-        self._executor.succeeded[provider_slug].inc(count)
+    def runs_succeeded(self, provider_slug: str, seconds: Sequence[float], *, signals: int) -> None:
+        """Count runs that brought a page by how long they took, and what they brought."""
+        self._executor.run[provider_slug, "succeeded"].observe_all(seconds)
+        self._executor.succeeded[provider_slug].inc(len(seconds))
         self._executor.signals[provider_slug].inc(signals)
 
     def job_failed(

@@ -103,15 +103,7 @@ def noon_cases() -> Iterator[Case]:
     )
     yield case("look_later", schedule.LOOK_LATER, fifty, DUE, [NOON] * fifty, [None] * fifty)
     yield case("lock", connections.LOCK, fifty, DUE)
-    yield case(
-        "save_progress",
-        connections.SAVE_PROGRESS,
-        fifty,
-        DUE,
-        ["{}"] * fifty,
-        [NOON] * fifty,
-        NOON,
-    )
+    yield case("save_cursors", connections.SAVE_CURSORS, fifty, DUE, ["{}"] * fifty, NOON)
     yield case("cancel_queued", jobs.CANCEL_QUEUED, fifty, DUE, NOON)
     yield case(
         *("close", jobs.CLOSE, fifty, READY, [TOKEN] * fifty, ["succeeded"] * fifty),

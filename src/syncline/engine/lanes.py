@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from syncline.clock import pause
@@ -29,14 +30,16 @@ class Lanes:
         self._settler = settler
         self._settled = settled
         self._telemetry = telemetry
-        self._ended: deque[Run] = deque()
+        self._empty: deque[Run] = deque()  # their pages hold nothing to store
+        self._ended: deque[Run] = deque()  # all others
         self._lanes: set[asyncio.Task[None]] = set()
         self._stragglers: set[asyncio.Task[None]] = set()
         self.gives_up = False
 
     def take(self, run: Run) -> None:
         """Settle a run that has ended, as soon as there is a lane for it."""
-        self._ended.append(run)
+        is_empty = isinstance(run.ending, Page) and run.ending.is_empty
+        (self._empty if is_empty else self._ended).append(run)
         if len(self._lanes) < LANES:
             self._go_on(self._settle_ended(), self._lanes)
 
@@ -46,9 +49,27 @@ class Lanes:
         task.add_done_callback(tasks.discard)
 
     async def _settle_ended(self) -> None:
-        """Settle what has ended, a group at a time, until nothing is left."""
-        while group := self._take_group():
-            await self._settle(group)
+        """Settle what has ended, a group at a time, those first that wait longest."""
+        while self._empty or self._ended:
+            if self._empty and not (self._ended and self._ended[0].ended < self._empty[0].ended):
+                await self._settle_empty()
+            else:
+                await self._settle(self._take_group())
+
+    async def _settle_empty(self) -> None:
+        """Settle runs whose pages are empty, at a third of the usual cost; or, if there is more
+        to it, or somebody is in the way, like all others."""
+        group = [self._empty.popleft() for _ in range(min(len(self._empty), LARGEST_GROUP))]
+        closed = False
+        try:
+            with suppress(Exception):  # the usual way will meet it again, and tell it
+                closed = await self._settler.settle_empty([run.claim for run in group])
+        finally:
+            if not closed:
+                self._ended.extend(group)
+        if closed:
+            self._tell_succeeded(group)
+            self._settled(group)
 
     def _take_group(self) -> list[Run]:
         """Return runs of different connections, as many as go well into one transaction."""
@@ -109,19 +130,25 @@ class Lanes:
         return False
 
     def _tell_settled(self, group: Sequence[Run], settlements: Sequence[Settlement]) -> None:
-        """Tell what was written; attempts that succeeded are counted together."""
-        succeeded: dict[str, list[timedelta]] = defaultdict(list)
-        signals: Counter[str] = Counter()
+        """Tell what was written."""
+        succeeded = []
         for run, one in zip(group, settlements, strict=True):
-            provider, took = run.claim.provider_slug, timedelta(seconds=run.ended - run.began)
             if isinstance(one.outcome, Succeeded) and not one.is_fenced:
-                succeeded[provider].append(took)
-                signals[provider] += one.outcome.page.signal_count
+                succeeded.append(run)
             else:
-                tell_unsuccessful(self._telemetry, one, took)
-        for provider, durations in succeeded.items():
-            self._telemetry.jobs_succeeded(provider, len(durations), signals[provider])
-            self._telemetry.runs_finished(provider, "succeeded", durations)
+                tell_unsuccessful(self._telemetry, one, timedelta(seconds=run.ended - run.began))
+        self._tell_succeeded(succeeded)
+
+    def _tell_succeeded(self, group: Sequence[Run]) -> None:
+        """Tell of runs that brought a page, those of a provider together."""
+        durations: dict[str, list[float]] = defaultdict(list)
+        signals: Counter[str] = Counter()
+        for run in group:
+            durations[run.claim.provider_slug].append(run.ended - run.began)
+            if isinstance(run.ending, Page) and run.ending.kinds:
+                signals[run.claim.provider_slug] += run.ending.signal_count
+        for provider, seconds in durations.items():
+            self._telemetry.runs_succeeded(provider, seconds, signals=signals[provider])
 
 
 def tell_unsuccessful(telemetry: Telemetry, one: Settlement, took: timedelta) -> None:

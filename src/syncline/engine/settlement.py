@@ -43,7 +43,6 @@ class Settlement:
     mark: Mark | None = None
     follow_ups: list[FollowUp] = field(default_factory=list)
     settled_at: datetime | None = None
-    completed_at: datetime | None = None  # where it counts as the connection's last completion
 
     @property
     def wait(self) -> timedelta | None:
@@ -58,6 +57,10 @@ class Settlement:
         return self.mark is None
 
 
+class _MoreToDo(Exception):
+    """Undoes a transaction that did not cover everything."""
+
+
 class Settler:
     def __init__(self, pool: Pool, settings: Settings, clock: Clock, dice: Dice) -> None:
         self._pool = pool
@@ -69,6 +72,22 @@ class Settler:
         """Settle attempts of different connections in one transaction."""
         async with self._pool.transaction() as tx:
             await self._settle_in(tx, group)
+
+    async def settle_empty(self, held: Sequence[Claim]) -> bool:
+        """Close jobs whose pages are empty, and return whether that was all there was to do.
+
+        Such a run touches nothing but its job, so no connection need be locked for it. Where one
+        of them is no longer ours, or was marked to be followed, nothing is written for any.
+        """
+        ids, tokens = [claim.id for claim in held], [claim.lease_token for claim in held]
+        try:
+            async with self._pool.transaction() as tx:
+                now = await self._clock.now(tx)
+                if await jobs.close_empty(tx, ids, tokens, now=now) != len(held):
+                    raise _MoreToDo
+        except _MoreToDo:
+            return False
+        return True
 
     async def settle_retrying(self, group: Sequence[Settlement]) -> None:
         """Settle as above, again and again while the error is a passing one."""
@@ -130,26 +149,22 @@ def close_job(one: Settlement, now: datetime) -> Closing:
         closing.status, closing.retry_after = JobStatus.CANCELLED, None
     if closing.status != JobStatus.QUEUED:
         closing.finished_at = now
-    counts = closing.counts_as_last and claim.job_type == JobType.INCREMENTAL
-    one.completed_at = closing.finished_at if counts else None
     return closing
 
 
 async def _store_pages(tx: Transaction, held: Sequence[Settlement], now: datetime) -> None:
     columns = signals.Columns()
-    progress: list[tuple[UUID, str | None, datetime | None]] = []
+    cursors: list[tuple[UUID, str]] = []
     for one in held:
-        cursor = None
         if isinstance(one.outcome, Succeeded):
             page = one.outcome.page
             columns.add(one.claim, page, [new_id() for _ in range(page.signal_count)])
-            cursor = page.next_cursor
-        if cursor is not None or one.completed_at is not None:
-            progress.append((one.claim.connection_id, cursor, one.completed_at))
+            if page.next_cursor is not None:
+                cursors.append((one.claim.connection_id, page.next_cursor))
     if columns.ids:
         await signals.insert(tx, columns)
-    if progress:
-        expect(await connections.save_progress(tx, progress, now=now), len(progress), "progress")
+    if cursors:
+        expect(await connections.save_cursors(tx, cursors, now=now), len(cursors), "cursors")
 
 
 async def _move_connections(tx: Transaction, held: Sequence[Settlement], now: datetime) -> None:

@@ -42,6 +42,11 @@ class Page:
     def signal_count(self) -> int:
         return len(self.kinds)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it to store, and nothing to follow it."""
+        return not self.kinds and self.next_cursor is None  # without which there is no more
+
 
 def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
     """Return the page, or raise a ContractError that names the field and the reason."""

@@ -58,29 +58,24 @@ async def lock(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, LockedConnect
     return {row["id"]: LockedConnection(*row) for row in await tx.fetch(LOCK, ids)}
 
 
-SAVE_PROGRESS = """
-    -- Keep the cursor of each page that brought one, beside whatever else the metadata holds, and
-    -- the time of each completion, which outlives its job.
+SAVE_CURSORS = """
+    -- Keep the cursor of each page that brought one, beside whatever else the metadata holds.
     UPDATE {schema}.connections c
-       SET metadata = CASE WHEN page.cursor IS NULL THEN c.metadata ELSE jsonb_set(
+       SET metadata = jsonb_set(
                jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
                          {schema}.object_or_empty(c.metadata -> 'sync')),
-               '{sync,cursor}', page.cursor) END,
-           last_finished_at = greatest(c.last_finished_at, page.finished_at), updated_at = $4
-      FROM unnest($1::uuid[], $2::jsonb[], $3::timestamptz[]) AS page (id, cursor, finished_at)
+               '{sync,cursor}', page.cursor),
+           updated_at = $3
+      FROM unnest($1::uuid[], $2::jsonb[]) AS page (id, cursor)
      WHERE c.id = page.id
 """
 
 
-async def save_progress(
-    tx: Transaction,
-    progress: Sequence[tuple[UUID, str | None, datetime | None]],
-    *,
-    now: datetime,
+async def save_cursors(
+    tx: Transaction, cursors: Sequence[tuple[UUID, str]], *, now: datetime
 ) -> int:
-    """Keep each connection's cursor and last completion, where given."""
-    ids, cursors, finished_at = zip(*progress, strict=True)
-    return await tx.execute(SAVE_PROGRESS, ids, cursors, finished_at, now)
+    ids, texts = zip(*cursors, strict=True)
+    return await tx.execute(SAVE_CURSORS, ids, texts, now)
 
 
 SET_STATUS = """

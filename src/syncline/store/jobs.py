@@ -119,6 +119,24 @@ async def close(tx: Transaction, closings: Sequence[Closing]) -> dict[UUID, Mark
     return {row["id"]: Mark(row["again_priority"], row["again_cursor"]) for row in rows}
 
 
+CLOSE_EMPTY = """
+    -- Close jobs that brought nothing and leave nothing else to write, all of them or none.
+    UPDATE {schema}.sync_jobs j
+       SET status = 'succeeded', finished_at = $3, lapses = 0, retry_after = NULL, error = NULL,
+           counts_as_last = true, lease_token = NULL, lease_expires_at = NULL, updated_at = now()
+      FROM unnest($1::uuid[], $2::uuid[]) AS closing (id, token)
+     WHERE j.id = closing.id AND j.lease_token = closing.token
+       AND j.again_priority IS NULL AND coalesce(j.slot_at <= $3, true)
+"""
+
+
+async def close_empty(
+    tx: Transaction, ids: Sequence[UUID], tokens: Sequence[UUID], *, now: datetime
+) -> int:
+    """Return how many were closed: those still ours, unmarked, and not ahead of their slot."""
+    return await tx.execute(CLOSE_EMPTY, ids, tokens, now)
+
+
 FOLLOW_UP = """
     -- Queue what comes next. Where the guard holds a queued job the two become one; where it
     -- holds a running one, that is marked to be followed. For a connection that has left active
