@@ -103,7 +103,8 @@ def noon_cases() -> Iterator[Case]:
     )
     yield case("look_later", schedule.LOOK_LATER, fifty, DUE, [NOON] * fifty, [None] * fifty)
     yield case("lock", connections.LOCK, fifty, DUE)
-    yield case("save_cursors", connections.SAVE_CURSORS, fifty, DUE, ["{}"] * fifty, NOON)
+    cursors, times = ["{}"] * fifty, [NOON] * fifty
+    yield case("save_progress", connections.SAVE_PROGRESS, fifty, DUE, cursors, times, NOON)
     yield case("cancel_queued", jobs.CANCEL_QUEUED, fifty, DUE, NOON)
     yield case(
         *("close", jobs.CLOSE, fifty, READY, [TOKEN] * fifty, ["succeeded"] * fifty),

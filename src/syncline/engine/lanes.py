@@ -30,7 +30,7 @@ class Lanes:
         self._settler = settler
         self._settled = settled
         self._telemetry = telemetry
-        self._empty: deque[Run] = deque()  # their pages hold nothing to store
+        self._empty: deque[Run] = deque()  # nothing to write but that their jobs succeeded
         self._ended: deque[Run] = deque()  # all others
         self._lanes: set[asyncio.Task[None]] = set()
         self._stragglers: set[asyncio.Task[None]] = set()
@@ -39,7 +39,7 @@ class Lanes:
     def take(self, run: Run) -> None:
         """Settle a run that has ended, as soon as there is a lane for it."""
         is_empty = isinstance(run.ending, Page) and run.ending.is_empty
-        (self._empty if is_empty else self._ended).append(run)
+        (self._empty if is_empty and not run.claim.is_first else self._ended).append(run)
         if len(self._lanes) < LANES:
             self._go_on(self._settle_ended(), self._lanes)
 

@@ -43,6 +43,7 @@ class Settlement:
     mark: Mark | None = None
     follow_ups: list[FollowUp] = field(default_factory=list)
     settled_at: datetime | None = None
+    completed_at: datetime | None = None  # where it is the connection's first completion
 
     @property
     def wait(self) -> timedelta | None:
@@ -149,22 +150,26 @@ def close_job(one: Settlement, now: datetime) -> Closing:
         closing.status, closing.retry_after = JobStatus.CANCELLED, None
     if closing.status != JobStatus.QUEUED:
         closing.finished_at = now
+    completes = closing.counts_as_last and claim.job_type == JobType.INCREMENTAL
+    one.completed_at = closing.finished_at if completes and claim.is_first else None
     return closing
 
 
 async def _store_pages(tx: Transaction, held: Sequence[Settlement], now: datetime) -> None:
     columns = signals.Columns()
-    cursors: list[tuple[UUID, str]] = []
+    progress: list[tuple[UUID, str | None, datetime | None]] = []
     for one in held:
+        cursor = None
         if isinstance(one.outcome, Succeeded):
             page = one.outcome.page
             columns.add(one.claim, page, [new_id() for _ in range(page.signal_count)])
-            if page.next_cursor is not None:
-                cursors.append((one.claim.connection_id, page.next_cursor))
+            cursor = page.next_cursor
+        if cursor is not None or one.completed_at is not None:
+            progress.append((one.claim.connection_id, cursor, one.completed_at))
     if columns.ids:
         await signals.insert(tx, columns)
-    if cursors:
-        expect(await connections.save_cursors(tx, cursors, now=now), len(cursors), "cursors")
+    if progress:
+        expect(await connections.save_progress(tx, progress, now=now), len(progress), "progress")
 
 
 async def _move_connections(tx: Transaction, held: Sequence[Settlement], now: datetime) -> None:

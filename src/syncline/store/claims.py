@@ -29,8 +29,7 @@ CLAIM = """
           FROM lanes WHERE lanes.priority IS NOT NULL
     ), due AS MATERIALIZED (
         SELECT ready.* FROM lanes CROSS JOIN LATERAL (
-            SELECT j.ctid AS place, j.id, j.connection_id, j.job_type, j.priority,
-                   j.scheduled_at
+            SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = lanes.provider_slug AND j.priority = lanes.priority
                AND j.status = 'queued' AND j.retry_after IS NULL AND j.scheduled_at <= $2
@@ -42,8 +41,7 @@ CLAIM = """
                FOR UPDATE SKIP LOCKED) ready
          UNION ALL
         SELECT retried.* FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
-            SELECT j.ctid AS place, j.id, j.connection_id, j.job_type, j.priority,
-                   j.scheduled_at
+            SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = provider.slug AND j.status = 'queued'
                AND j.retry_after <= $2 AND j.scheduled_at <= $2 AND j.lapses <= 1
@@ -54,8 +52,7 @@ CLAIM = """
                FOR UPDATE SKIP LOCKED) retried
          UNION ALL
         SELECT suspect.* FROM (
-            SELECT j.ctid AS place, j.id, j.connection_id, j.job_type, j.priority,
-                   j.scheduled_at
+            SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = ANY ($1::text[]) AND j.status = 'queued' AND j.lapses > 1
                AND greatest(j.scheduled_at, j.retry_after) <= $2
@@ -66,31 +63,32 @@ CLAIM = """
                FOR UPDATE SKIP LOCKED) suspect
     ), ranked AS MATERIALIZED (
         SELECT DISTINCT ON (connection_id, CASE WHEN $5::bool THEN job_type END)
-               place, id, connection_id, priority, scheduled_at
+               id, connection_id, priority, scheduled_at
           FROM due
          ORDER BY connection_id, CASE WHEN $5::bool THEN job_type END,
                   priority DESC, scheduled_at, id
     ), first AS MATERIALIZED (
-        SELECT place, id, connection_id FROM ranked
+        SELECT id, connection_id FROM ranked
          ORDER BY priority DESC, scheduled_at, id LIMIT $3
     ), picked AS MATERIALIZED (
         -- Written in the order of their connections: two claimers that meet at the single-flight
-        -- index then wait for each other in one direction only. OFFSET 0 and `place`, the row's
-        -- own address, leave the planner no way to read whole tables (31 µs a job became 18).
-        SELECT first.place, c.*
+        -- index then wait for each other in one direction only. OFFSET 0 keeps the planner from
+        -- reading all connections, as DISTINCT ON above, of which it expects few rows, keeps it
+        -- from reading all jobs (31 µs a job became 18).
+        SELECT first.id, c.*
           FROM first CROSS JOIN LATERAL (
-               SELECT external_id, status, config, metadata FROM {schema}.connections
-                WHERE id = first.connection_id OFFSET 0) c
+               SELECT external_id, status, config, metadata, last_finished_at IS NULL AS is_first
+                 FROM {schema}.connections WHERE id = first.connection_id OFFSET 0) c
          ORDER BY first.connection_id, first.id
     )
     UPDATE {schema}.sync_jobs j
        SET status = 'running', started_at = $2, lease_token = $6, lease_expires_at = $7,
            flight = CASE WHEN $5::bool THEN j.job_type ELSE '' END, updated_at = now()
       FROM picked
-     WHERE j.ctid = picked.place
+     WHERE j.id = picked.id
  RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
            j.attempts, j.lapses, j.slot_at, j.scheduled_at, j.retry_after, j.cursor, j.lease_token,
-           picked.external_id, picked.status, picked.config, picked.metadata
+           picked.external_id, picked.status, picked.config, picked.metadata, picked.is_first
 """
 
 
@@ -124,6 +122,7 @@ class Claim:
     connection_status: str
     config: str | None
     metadata: str | None
+    is_first: bool  # the connection has no stored copy of a completion yet
 
     @property
     def due_at(self) -> datetime:
@@ -198,7 +197,8 @@ TAKE_OVER = """
      WHERE j.id = lapsed.id
  RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
            j.attempts, j.lapses, j.slot_at, j.scheduled_at, j.retry_after, j.cursor, j.lease_token,
-           c.external_id, c.status AS connection_status, NULL AS config, NULL AS metadata
+           c.external_id, c.status, NULL AS config, NULL AS metadata,
+           c.last_finished_at IS NULL AS is_first
 """
 
 

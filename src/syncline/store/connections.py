@@ -58,24 +58,29 @@ async def lock(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, LockedConnect
     return {row["id"]: LockedConnection(*row) for row in await tx.fetch(LOCK, ids)}
 
 
-SAVE_CURSORS = """
-    -- Keep the cursor of each page that brought one, beside whatever else the metadata holds.
+SAVE_PROGRESS = """
+    -- Keep the cursor of each page that brought one, beside whatever else the metadata holds, and
+    -- the first completion, which outlives its job; of later ones the tick keeps the copy fresh.
     UPDATE {schema}.connections c
-       SET metadata = jsonb_set(
+       SET metadata = CASE WHEN page.cursor IS NULL THEN c.metadata ELSE jsonb_set(
                jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
                          {schema}.object_or_empty(c.metadata -> 'sync')),
-               '{sync,cursor}', page.cursor),
-           updated_at = $3
-      FROM unnest($1::uuid[], $2::jsonb[]) AS page (id, cursor)
+               '{sync,cursor}', page.cursor) END,
+           last_finished_at = coalesce(c.last_finished_at, page.finished_at), updated_at = $4
+      FROM unnest($1::uuid[], $2::jsonb[], $3::timestamptz[]) AS page (id, cursor, finished_at)
      WHERE c.id = page.id
 """
 
 
-async def save_cursors(
-    tx: Transaction, cursors: Sequence[tuple[UUID, str]], *, now: datetime
+async def save_progress(
+    tx: Transaction,
+    progress: Sequence[tuple[UUID, str | None, datetime | None]],
+    *,
+    now: datetime,
 ) -> int:
-    ids, texts = zip(*cursors, strict=True)
-    return await tx.execute(SAVE_CURSORS, ids, texts, now)
+    """Keep each connection's cursor and first completion, where given."""
+    ids, cursors, finished_at = zip(*progress, strict=True)
+    return await tx.execute(SAVE_PROGRESS, ids, cursors, finished_at, now)
 
 
 SET_STATUS = """
