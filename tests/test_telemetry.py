@@ -142,8 +142,7 @@ def test_only_a_retry_has_a_backoff(telemetry: Telemetry) -> None:
 
 
 def test_jobs_that_settle_together_count_as_many(telemetry: Telemetry) -> None:
-    telemetry.jobs_succeeded("tickets", 1000, 2500)
-    telemetry.runs_finished("tickets", "succeeded", [SECOND] * 1000)
+    telemetry.runs_succeeded("tickets", [1.0] * 1000, signals=2500)
     telemetry.jobs_claimed("tickets", [-SECOND, 3 * SECOND])
 
     labels = {"provider_slug": "tickets"}
@@ -158,7 +157,7 @@ def test_jobs_that_settle_together_count_as_many(telemetry: Telemetry) -> None:
 @pytest.mark.parametrize(
     ("event", "metric", "count"),
     [
-        ("job_succeeded", "sync_executor_signals_stored_total", 3),
+        ("runs_succeeded", "sync_executor_signals_stored_total", 10),
         ("jobs_claimed", "sync_executor_jobs_claimed_total", 2),
         ("rate_limited", "sync_executor_rate_limits_total", 1),
         ("rate_limited", "sync_executor_rate_limit_wait_seconds_total", 30),
@@ -210,7 +209,7 @@ def test_a_provider_that_left_the_queue_reads_zero(telemetry: Telemetry) -> None
 def test_two_engines_in_one_process_do_not_mix() -> None:
     one, other = Telemetry(cell="one"), Telemetry(cell="other")
 
-    one.job_succeeded("tickets", signals=1)
+    one.runs_succeeded("tickets", [1.0], signals=1)
 
     assert b'sync_engine_info{cell="one"} 1.0' in one.exposition()
     assert b'provider_slug="tickets"' not in other.exposition()
@@ -220,7 +219,7 @@ def test_created_samples_are_left_out_without_touching_the_process(telemetry: Te
     elsewhere = CollectorRegistry()
     Counter("elsewhere", "", registry=elsewhere)
 
-    telemetry.job_succeeded("tickets", signals=1)
+    telemetry.runs_succeeded("tickets", [1.0], signals=1)
 
     assert b"_created" not in telemetry.exposition()
     assert b"_created" in generate_latest(elsewhere)
