@@ -58,6 +58,11 @@ class Dice:
         return self._rng.random()
 
 
+def host_time() -> datetime:
+    """This host's time, for what a provider's answer means where it names none of its own."""
+    return datetime.now(UTC)
+
+
 def monotonic() -> float:
     """Seconds that never go back, for deadlines inside this process."""
     return time.monotonic()

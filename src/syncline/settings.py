@@ -9,9 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     model_validator,
@@ -31,15 +29,13 @@ from syncline.policy.backoff import Backoff
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS, ScheduleRules
 from syncline.redaction import mask_secrets
 from syncline.sdk.page import PageLimits
+from syncline.settings_checks import Component
+from syncline.settings_http import HttpSettings
 
 TOML_FILE = "syncline.toml"
 Fraction = Annotated[Decimal, Field(ge=0, lt=1)]
 SchemaName = Annotated[str, AfterValidator(checks.check_schema)]
 ModuleNames = Annotated[list[str], NoDecode, BeforeValidator(checks.split_names)]
-
-
-class Component(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class SchedulerSettings(Component):
@@ -209,6 +205,7 @@ class Settings(BaseSettings):
     scheduler: SchedulerSettings = SchedulerSettings()
     executor: ExecutorSettings = ExecutorSettings()
     rate_limit: RateLimitSettings = RateLimitSettings()
+    http: HttpSettings = HttpSettings()
     api: ApiSettings = ApiSettings()
     retention: RetentionSettings = RetentionSettings()
     telemetry: TelemetrySettings = TelemetrySettings()

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NoReturn, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -17,6 +17,12 @@ DISAGREEMENT = "disagreement"
 MAX_SHOWN = 100
 WORDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 FIELD_OF_PARSE_ERROR = re.compile(r'field "(\w+)"')
+
+
+class Component(BaseModel):
+    """Settings that belong together: frozen, and without room for a name that does not exist."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def check_schema(name: str) -> str:

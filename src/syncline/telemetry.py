@@ -19,6 +19,7 @@ from syncline import metrics
 from syncline.model import TableSize, Worker, WorkerStatus
 from syncline.policy.schedule import RunPlan
 from syncline.redaction import mask_secrets
+from syncline.telemetry_http import HttpCalls
 from syncline.voice import TRACEBACK, Voice, inside
 
 SCHEDULER = logging.getLogger("syncline.scheduler")
@@ -52,6 +53,7 @@ class Telemetry(Voice):
         self._engine.info[cell].set(1)
         super().__init__(cell)
         self._tracer = tracer or trace.get_tracer("syncline")
+        self.http = HttpCalls(define, self._tracer, cell)
         self._tick_span: trace.Span = trace.INVALID_SPAN
         self._span_events_left = 0
         self._providers = metrics.BoundedNames(MAX_PROVIDERS)

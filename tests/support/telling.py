@@ -49,6 +49,14 @@ def run(telemetry: Telemetry, error: BaseException | None = None) -> None:
             raise error
 
 
+def run_and_call_out(telemetry: Telemetry) -> None:
+    with (
+        telemetry.run(JOB, CONNECTION, "tickets", "incremental"),
+        telemetry.http.request("tickets", "GET", "desk.example") as call,
+    ):
+        call.status, call.received_bytes = 200, 512
+
+
 def fail(telemetry: Telemetry, error_class: str = "Transient", *, terminal: bool = False) -> None:
     telemetry.job_failed(
         "tickets",
@@ -68,7 +76,7 @@ EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
     "bad_metadata": lambda t: t.bad_metadata(CONNECTION, "sync.interval_seconds", "-5 is no time"),
     "scheduler_stopped": Telemetry.scheduler_stopped,
     "jobs_claimed": lambda t: t.jobs_claimed("tickets", [SECOND, 2 * SECOND]),
-    "run": run,
+    "run": run_and_call_out,
     "run_finished": lambda t: t.run_finished("tickets", "succeeded", SECOND),
     "runs_succeeded": lambda t: t.runs_succeeded("tickets", [1.0, 1.0], signals=10),
     "job_failed": fail,

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from syncline.clock import Dice, Rng, clock_from
 from syncline.engine.connections import Connections
+from syncline.engine.equipment import equip
 from syncline.engine.executor import Executor
 from syncline.engine.jobs import Jobs
 from syncline.engine.leases import LeaseKeeper, Reaper
@@ -55,6 +56,7 @@ class Engine:
         self.telemetry = Telemetry(
             tenant_label=self.settings.telemetry.tenant_label, cell=self.settings.schema
         )
+        equip(self.providers, self.settings.http, self.telemetry.http)
         self._clock = clock_from(clock)
         self._dice = Dice(rng)
         self._embedded: EmbeddedPostgres | None = None

@@ -1,9 +1,13 @@
 """The one thing an author writes: a class that turns a cursor into a page."""
 
-from collections.abc import Awaitable
-from typing import Any
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from syncline.model import Connection, SyncResult
+
+if TYPE_CHECKING:  # it takes a tenth of a second to import, and not every connector calls out
+    from syncline.http import Authentication, BlockingHttpClient, HttpClient, HttpEnvironment
+    from syncline.http.answers import ErrorMap
 
 
 class Connector:
@@ -15,7 +19,40 @@ class Connector:
     """
 
     provider: str = ""
+    http_environment: "HttpEnvironment | None" = None  # the engine's, once it has the connector
 
     def sync(self, connection: Connection, cursor: Any) -> SyncResult | Awaitable[SyncResult]:
         """Return the page after `cursor`, which is None on the first call."""
         raise NotImplementedError(f"{type(self).__name__} does not define sync()")
+
+    def http(
+        self,
+        connection: Connection,
+        *,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        authentication: "Authentication | None" = None,
+        errors: "ErrorMap | None" = None,
+    ) -> "HttpClient":
+        """Return a client for this run, to be used with `async with`.
+
+        Credentials go to the origin of `base_url` (without one, of the first call) and nowhere
+        else. `errors` may turn a failed answer into an error of its own.
+        """
+        from syncline.http import HttpClient, HttpEnvironment
+
+        return HttpClient(
+            self.http_environment or HttpEnvironment(),
+            provider_slug=connection.provider_slug,
+            credentials=connection.credentials,
+            base_url=base_url,
+            headers=headers,
+            authentication=authentication,
+            errors=errors,
+        )
+
+    def blocking_http(self, connection: Connection, **options: Any) -> "BlockingHttpClient":
+        """Return the same client for a plain `def`, to be used with a plain `with`."""
+        from syncline.http import BlockingHttpClient
+
+        return BlockingHttpClient(self.http(connection, **options))

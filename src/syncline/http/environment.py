@@ -1,0 +1,83 @@
+"""What a client is given from outside: limits, permissions, where its calls are told."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from syncline.http.addresses import is_public
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from httpx2 import AsyncBaseTransport
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""Returns the addresses of a host and port."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """How long a call may take and how much it may bring."""
+
+    timeout_seconds: float = 60
+    connect_timeout_seconds: float = 10
+    max_response_bytes: int = 64_000_000
+    max_redirects: int = 5
+
+
+@dataclass(slots=True)
+class Call:
+    """What becomes of one request; the client fills it in, telemetry reads it at the end."""
+
+    status: int | None = None
+    received_bytes: int = 0
+
+
+class HttpTelemetry(Protocol):
+    """Told of every request, from its start to its end."""
+
+    def request(
+        self, provider_slug: str, method: str, host: str
+    ) -> AbstractContextManager[Call]: ...
+
+
+class Untold:
+    """Telemetry where there is no engine."""
+
+    def request(
+        self,
+        provider_slug: str,  # noqa: ARG002
+        method: str,  # noqa: ARG002
+        host: str,  # noqa: ARG002
+    ) -> AbstractContextManager[Call]:
+        return nullcontext(Call())
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and what came of it, safe to show; `failure` is the class of an error."""
+
+    method: str
+    url: str
+    status: int | None
+    received_bytes: int
+    seconds: float
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpEnvironment:
+    """How the clients of a connector behave; the engine makes one from its settings."""
+
+    limits: HttpLimits = HttpLimits()
+    allow_private: bool = False
+    is_allowed: Callable[[str], bool] = is_public  # asked of each resolved address
+    telemetry: HttpTelemetry = field(default_factory=Untold)
+    resolve: Resolve | None = None
+    ssl_context: "SSLContext | None" = None
+    wrap_transport: "Callable[[AsyncBaseTransport], AsyncBaseTransport] | None" = None
+    on_exchange: Callable[[Exchange], None] | None = None
+
+    def with_limits(self, **changes: float | int) -> "HttpEnvironment":
+        return replace(self, limits=replace(self.limits, **changes))  # type: ignore[arg-type]

@@ -1,0 +1,101 @@
+"""How long a provider asks us to wait, from the many ways in which providers say so."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+EPOCH_FROM = 1_000_000_000  # larger numbers are instants; no limit resets in thirty years
+EPOCH_MILLISECONDS_FROM = 100_000_000_000
+DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+NAMED = re.compile(r"(?:^|[;,\s])(r|remaining|t|reset)\s*=\s*(\d+)")
+WAITS = ("retry-after", "x-retry-after", "x-ratelimit-retry-after", "x-rate-limit-retry-after")
+MILLISECOND_WAITS = ("retry-after-ms", "x-ms-retry-after-ms")
+RESETS = (
+    "ratelimit-reset",
+    "x-ratelimit-reset-after",
+    "x-ratelimit-reset",
+    "x-rate-limit-reset",
+    "x-ratelimit-reset-requests",
+    "x-ratelimit-reset-tokens",
+)
+REMAINING = ("ratelimit-remaining", "x-ratelimit-remaining", "x-rate-limit-remaining")
+
+
+def wait_seconds(headers: Mapping[str, str], *, now: datetime) -> float | None:
+    """Return the wait that an answer's headers ask for, or None where they name none.
+
+    An explicit wait counts before a reset; instants count from the answer's own `Date`, as the
+    provider's clock is the one that they were made with, and from `now` without one.
+    """
+    now = _date(headers.get("date", "")) or now
+    for name in WAITS:
+        if (seconds := _seconds(headers.get(name), now)) is not None:
+            return seconds
+    for name in MILLISECOND_WAITS:
+        if (milliseconds := _number(headers.get(name))) is not None:
+            return max(0.0, milliseconds / 1000)
+    found = [_seconds(headers.get(name), now) for name in RESETS]
+    found.append(_seconds(_structured(headers).get("reset"), now))
+    return max((seconds for seconds in found if seconds is not None), default=None)
+
+
+def wait_in_body(body: Any) -> float | None:
+    """Return the wait that a JSON answer names, as some providers do."""
+    if not isinstance(body, dict):
+        return None
+    for name, unit in (("retry_after_ms", 0.001), ("retry_after", 1), ("retryAfter", 1)):
+        value = body.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+            return value * unit
+    return None
+
+
+def is_exhausted(headers: Mapping[str, str]) -> bool:
+    """Return whether the headers say that nothing is left of a limit."""
+    told = [headers.get(name) for name in REMAINING]
+    told.append(_structured(headers).get("remaining"))
+    return any(text is not None and _number(text) == 0 for text in told)
+
+
+def _structured(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return what the single `RateLimit` header says: `limit=9, remaining=0` or `"a";r=0;t=5`."""
+    named = {"r": "remaining", "t": "reset"}
+    found = NAMED.findall(headers.get("ratelimit", ""))
+    return {named.get(name, name): number for name, number in found}
+
+
+def _seconds(text: str | None, now: datetime) -> float | None:
+    if text is None or not (text := text.strip()):
+        return None
+    if (number := _number(text)) is not None:
+        return max(0.0, _until(number, now))
+    if (match := DURATION.fullmatch(text)) is not None:
+        hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
+        return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
+    instant = _date(text)
+    return max(0.0, (instant - now).total_seconds()) if instant else None
+
+
+def _until(number: float, now: datetime) -> float:
+    """Return the seconds that a number means: a span, or an instant in seconds or milliseconds."""
+    if number >= EPOCH_MILLISECONDS_FROM:
+        return number / 1000 - now.timestamp()
+    return number - now.timestamp() if number >= EPOCH_FROM else number
+
+
+def _number(text: str | None) -> float | None:
+    if text is None or not re.fullmatch(r"\s*\d{1,18}(\.\d+)?\s*", text, re.ASCII):
+        return None
+    return float(text)
+
+
+def _date(text: str) -> datetime | None:
+    for parse in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            instant = parse(text)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            continue
+        return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    return None
