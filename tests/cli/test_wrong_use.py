@@ -18,7 +18,7 @@ SOME_ID = "01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0"
         ("connections list --status lost", "'lost' is not one of 'active', 'paused'"),
         ("jobs list --type weekly", "'weekly' is not one of"),
         ("jobs list --limit 0", "greater than or equal to 1"),
-        ("conections list", "Did you mean 'connections'?"),
+        ("conections list", "Did you mean 'connections'"),
         ("run --fast", "No such option: --fast"),
         ("run --port 70000", "less than or equal to 65535"),
         ("--log-level loud providers", "'loud' is not one of"),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from syncline.cli import connections, database, jobs, serving, signals, workers
+from syncline.cli import connections, connector, database, jobs, serving, signals, workers
 from syncline.cli.failures import report
 from syncline.cli.session import Session
 
@@ -138,6 +138,7 @@ app.add_typer(serving.commands)
 app.add_typer(database.commands)
 app.add_typer(workers.commands)
 app.add_typer(connections.commands, name="connections")
+app.add_typer(connector.commands, name="connector")
 app.add_typer(jobs.commands, name="jobs")
 app.add_typer(signals.commands, name="signals")
 app.add_typer(database.embedded, name="db")

@@ -106,12 +106,22 @@ def perform(work: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T:
     return asyncio.run(interruptible())
 
 
+def load_connector(name: str) -> "Connector":
+    """Return an instance of the connector that MODULE:CLASS names."""
+    from syncline.sdk.registry import connector_named
+
+    _look_here_too()
+    try:
+        return connector_named(name)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise SettingsError(f"the connector {name!r} cannot be loaded: {reason}") from error
+
+
 def _load(module: str) -> list["Connector"]:
     from syncline.sdk.registry import connectors_in
 
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.append(here)  # last, so that a file here never stands in for an installed package
+    _look_here_too()
     try:
         found = connectors_in(module)
     except Exception as error:
@@ -120,3 +130,9 @@ def _load(module: str) -> list["Connector"]:
     if not found:
         raise SettingsError(f"the module {module!r} defines no connector")
     return found
+
+
+def _look_here_too() -> None:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)  # last, so that a file here never stands in for an installed package

@@ -63,3 +63,16 @@ def connectors_in(module_name: str) -> list[Connector]:
         and value.provider
     ]
     return [connector() for connector in dict.fromkeys(found)]  # one may have two names
+
+
+def connector_named(name: str) -> Connector:
+    """Return an instance of the connector that `module:Class` names."""
+    module_name, _, class_name = name.partition(":")
+    if not module_name or not class_name:
+        raise ValueError("expected MODULE:CLASS, such as my_connectors:Tickets")
+    found = getattr(import_module(module_name), class_name, None)
+    if not (isclass(found) and issubclass(found, Connector)):
+        raise ValueError(f"{module_name} has no connector {class_name}")
+    connector = found()
+    provider_of(connector)
+    return connector

@@ -1,6 +1,15 @@
-"""For tests of your own: a clock you set, connectors you script, a database you throw away."""
+"""For tests of your own: clocks to set, scripts, recordings, pages, a database to throw away."""
 
 from syncline.testing.database import temporary_database
 from syncline.testing.fakes import ManualClock, ScriptedConnector
+from syncline.testing.replaying import replay
+from syncline.testing.trial import TrialPage, take_pages
 
-__all__ = ["ManualClock", "ScriptedConnector", "temporary_database"]
+__all__ = [
+    "ManualClock",
+    "ScriptedConnector",
+    "TrialPage",
+    "replay",
+    "take_pages",
+    "temporary_database",
+]

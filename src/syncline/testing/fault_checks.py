@@ -1,0 +1,190 @@
+"""What every connector must keep when things go wrong: faults are planted into its HTTP calls."""
+
+import asyncio
+import base64
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import httpx2
+
+from syncline.errors import RateLimited, SyncError, Transient, Unauthorized
+from syncline.testing.checks import Skipped, Subject, require
+
+FAULTED_CALLS = 3  # the first calls of a walk; the others are most often like one of these
+RETRY_AFTER = 77
+CANCEL_PATIENCE = 2.0  # seconds that a cancelled run may take to tidy up
+TURNS = (1, 2, 5, 20)  # of the event loop, before a run without HTTP calls is cancelled
+CANARY = "c4n4ry-7f3a9e"
+# As it is, and as it begins in the header of basic authentication.
+CANARIES = (CANARY, base64.b64encode(CANARY.encode()).decode()[:16])
+NO_CALLS = "it makes no call through self.http()"
+
+Answer = Callable[[httpx2.Request], httpx2.Response]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a provider may do to a call, and the error that must come of it."""
+
+    name: str
+    answer: Answer
+    expected: type[SyncError]
+
+
+class FaultyTransport(httpx2.AsyncBaseTransport):
+    """Passes some calls on, and answers every later one with a fault."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, state: "Calls") -> None:
+        self._inner, self._state = inner, state
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self._state.made += 1
+        if self._state.made <= self._state.passed_on:
+            return await self._inner.handle_async_request(request)
+        self._state.faulted.set()
+        if self._state.answer is None:  # a provider that never answers
+            await asyncio.Event().wait()
+            raise AssertionError("unreachable")
+        return self._state.answer(request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class Calls:
+    """How many calls a walk has made, and from which on they fail."""
+
+    def __init__(self, passed_on: int, answer: Answer | None) -> None:
+        self.passed_on, self.answer = passed_on, answer
+        self.made = 0
+        self.faulted = asyncio.Event()
+
+    def wrap(self, inner: httpx2.AsyncBaseTransport) -> httpx2.AsyncBaseTransport:
+        return FaultyTransport(inner, self)
+
+
+async def errors_are_mapped(subject: Subject) -> None:
+    """Errors are mapped: 401, 429, 5xx, timeouts and lost connections say what to do next."""
+    for fault in FAULTS:
+        for error in await _raised_by(subject, fault):
+            said = f"after {fault.name} it raised {type(error).__name__}"
+            require(isinstance(error, fault.expected), f"{said}, not {fault.expected.__name__}")
+            if isinstance(error, RateLimited):
+                hint = error.retry_after_seconds
+                kept = hint is not None and hint >= RETRY_AFTER
+                require(kept, f"{said} with the hint {hint}; Retry-After was {RETRY_AFTER}")
+
+
+async def nonsense_is_an_error(subject: Subject) -> None:
+    """An answer of another kind, such as a login page, raises; it is no page without signals."""
+    await _raised_by(subject, NONSENSE)
+
+
+async def errors_hold_no_secrets(subject: Subject) -> None:
+    """Errors hold no secrets, though a provider repeats in its answer all that it was sent."""
+    marked = replace(subject, credentials=_marked(subject.credentials))
+    for fault in FAULTS:
+        for error in await _raised_by(marked, fault):
+            told = (str(error), repr(error), repr(getattr(error, "details", None)))
+            leaked = any(canary in text for text in told for canary in CANARIES)
+            require(not leaked, f"after {fault.name} a credential stands in {type(error).__name__}")
+
+
+async def can_be_cancelled(subject: Subject) -> None:
+    """Cancelled at any moment, a run ends at once and lets CancelledError through."""
+    if not _is_async(subject.make()):
+        raise Skipped("a plain `def` runs in a thread, which nobody can cancel")
+    for turns in TURNS:
+        task = asyncio.ensure_future(subject.pages())
+        for _ in range(turns):
+            await asyncio.wait([task], timeout=0)
+        await _end(task)
+    hanging = Calls(0, None)
+    task = asyncio.ensure_future(subject.pages(subject.connector(hanging.wrap)))
+    reached = asyncio.ensure_future(hanging.faulted.wait())
+    await asyncio.wait([task, reached], return_when=asyncio.FIRST_COMPLETED)
+    reached.cancel()
+    await _end(task)
+
+
+async def _end(task: "asyncio.Future[Any]") -> None:
+    if task.done():
+        await task
+        return
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=CANCEL_PATIENCE)
+    require(bool(done), f"cancelled, it was still busy after {CANCEL_PATIENCE:.0f} seconds")
+    require(task.cancelled(), "it swallowed CancelledError and went on")
+
+
+async def _raised_by(subject: Subject, fault: Fault) -> list[BaseException]:
+    """Return what the fault leads to at each of the first calls of a walk."""
+    errors: list[BaseException] = []
+    for passed_on in range(FAULTED_CALLS):
+        calls = Calls(passed_on, fault.answer)
+        try:
+            await subject.pages(subject.connector(calls.wrap))
+        except Exception as error:
+            errors.append(error)
+            continue
+        if not calls.made:
+            raise Skipped(NO_CALLS)
+        if calls.made <= passed_on:
+            break  # the walk has no more calls than these
+        require(False, f"{fault.name} at call {passed_on + 1} was taken for a good answer")
+    return errors
+
+
+def _is_async(connector: Any) -> bool:
+    sync = connector.sync
+    return inspect.iscoroutinefunction(sync) or inspect.isasyncgenfunction(sync)
+
+
+def _marked(credentials: Any) -> Any:
+    """Return credentials of the same shape in which every text is a canary."""
+    if credentials is None:
+        return {"token": CANARY}
+    if isinstance(credentials, dict):
+        return {name: _marked(value) for name, value in credentials.items()}
+    if isinstance(credentials, list):
+        return [_marked(value) for value in credentials]
+    return CANARY if isinstance(credentials, str) else credentials
+
+
+def _status(status: int, **headers: str) -> Answer:
+    """Answer with a status, and with a message that repeats all that was sent."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        sent = f"{request.method} {request.url} {dict(request.headers)}"
+        body = httpx2.ByteStream(json.dumps({"message": f"refused: {sent}"}).encode())
+        kind = {"content-type": "application/json"}
+        return httpx2.Response(status, headers=headers | kind, stream=body)
+
+    return answer
+
+
+def _login_page(_: httpx2.Request) -> httpx2.Response:
+    body = httpx2.ByteStream(b"<!doctype html><title>Sign in</title><form></form>")
+    return httpx2.Response(200, headers={"content-type": "text/html"}, stream=body)
+
+
+def _raises(error: type[httpx2.RequestError]) -> Answer:
+    def answer(request: httpx2.Request) -> NoReturn:
+        raise error(f"{request.url} {dict(request.headers)}", request=request)
+
+    return answer
+
+
+NONSENSE = Fault("a page of HTML", _login_page, SyncError)
+FAULTS = (
+    Fault("401", _status(401), Unauthorized),
+    Fault("429", _status(429, **{"retry-after": str(RETRY_AFTER)}), RateLimited),
+    Fault("500", _status(500), Transient),
+    Fault("502", _status(502), Transient),
+    Fault("a timeout", _raises(httpx2.ReadTimeout), Transient),
+    Fault("a refused connection", _raises(httpx2.ConnectError), Transient),
+    Fault("a connection lost in mid-answer", _raises(httpx2.RemoteProtocolError), Transient),
+)

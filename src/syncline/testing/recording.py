@@ -1,0 +1,222 @@
+"""HTTP calls kept in a file, without their secrets, and played back from it."""
+
+import base64
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+
+from syncline.redaction import mask_secrets
+
+VERSION = 1
+MASK = "***"
+LEAST_SECRET = 4  # a shorter text would be masked wherever it happens to stand
+# The body is kept whole; cookies are secrets of a session.
+NOT_KEPT = {"content-length", "transfer-encoding", "set-cookie", "connection"}
+# What else decides about the answer, beside the address and the body.
+DECIDING = ("if-none-match", "if-modified-since", "range")
+SECRET_FIELD = re.compile(
+    r'("(?:access_token|refresh_token|id_token|client_secret|password|api_key)"\s*:\s*)"[^"]*"'
+)
+
+
+class UnrecordedCall(AssertionError):
+    """A call was made that the recording does not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP call as it is shown and kept."""
+
+    method: str
+    url: str
+    deciding: Mapping[str, str]
+    body_digest: str
+    status: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes = field(default=b"", repr=False)
+    error: str | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.method, self.url, tuple(sorted(self.deciding.items())), self.body_digest
+
+
+class Masker:
+    """Takes the secrets of a connection out of what is kept."""
+
+    def __init__(self, credentials: Any = None) -> None:
+        found = {text for text in _texts(credentials) if len(text) >= LEAST_SECRET}
+        found |= {quote(text, safe="") for text in found} | set(_basic(credentials))
+        self._secrets = sorted(found, key=len, reverse=True)  # a secret may hold another one
+
+    def text(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, MASK)
+        return text
+
+    def url(self, url: str) -> str:
+        return mask_secrets(self.text(url))
+
+    def body(self, content: bytes) -> bytes:
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            return content
+        return SECRET_FIELD.sub(rf'\1"{MASK}"', self.text(text)).encode()
+
+
+class Recorder(httpx2.AsyncBaseTransport):
+    """Passes calls on and keeps what came of them."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, calls: list[Call], masker: Masker) -> None:
+        self._inner, self._calls, self._masker = inner, calls, masker
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        described = await _describe(request, self._masker)
+        request.headers["accept-encoding"] = "identity"  # a recording is to be read by people too
+        try:
+            response = await self._inner.handle_async_request(request)
+        except Exception as error:
+            self._calls.append(Call(**described, error=type(error).__name__))
+            raise
+        described |= {"status": response.status_code, "headers": self._headers(response)}
+
+        def keep(content: bytes) -> None:
+            self._calls.append(Call(**described, content=self._masker.body(content)))
+
+        response.stream = _Overheard(response.stream, keep)
+        return response
+
+    def _headers(self, response: httpx2.Response) -> dict[str, str]:
+        kept = (name for name in response.headers if name.lower() not in NOT_KEPT)
+        return {name.lower(): self._masker.text(response.headers[name]) for name in kept}
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class Player(httpx2.AsyncBaseTransport):
+    """Answers from a recording: equal calls get their answers in turn, and the last for ever."""
+
+    def __init__(self, calls: list[Call], masker: Masker, source: str) -> None:
+        self._answers: dict[Any, list[Call]] = defaultdict(list)
+        for call in calls:
+            self._answers[call.key].append(call)
+        self._masker, self._source = masker, source
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        asked = Call(**await _describe(request, self._masker))
+        answers = self._answers.get(asked.key)
+        if not answers:
+            raise UnrecordedCall(
+                f"{asked.method} {asked.url} is not in {self._source};"
+                " record again with `syncline connector run … --record`"
+            )
+        call = answers.pop(0) if len(answers) > 1 else answers[0]
+        if call.status is None:
+            raise httpx2.ReadError(f"recorded: {call.error}", request=request)
+        stream = httpx2.ByteStream(call.content)
+        return httpx2.Response(call.status, headers=dict(call.headers), stream=stream)
+
+
+def save_calls(path: Path, calls: list[Call]) -> None:
+    """Write calls to a file that can be read, compared and committed."""
+    entries = [_entry(call) for call in calls]
+    text = json.dumps({"version": VERSION, "calls": entries}, indent=2, ensure_ascii=False)
+    path.write_text(text + "\n", "utf-8")
+
+
+def load_calls(path: Path) -> list[Call]:
+    """Return the calls of a file, or raise an error that says what is wrong with it."""
+    try:
+        recorded = json.loads(path.read_text("utf-8"))
+        if recorded["version"] != VERSION:
+            raise ValueError(f"version {recorded['version']!r}, expected {VERSION}")
+        return [_call(entry) for entry in recorded["calls"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no recording: {type(error).__name__}: {error}") from None
+
+
+def _entry(call: Call) -> dict[str, Any]:
+    entry: dict[str, Any] = {"method": call.method, "url": call.url}
+    if call.deciding:
+        entry["deciding"] = dict(call.deciding)
+    if call.body_digest:
+        entry["body_digest"] = call.body_digest
+    if call.status is None:
+        return entry | {"error": call.error}
+    entry |= {"status": call.status, "headers": dict(call.headers)}
+    try:
+        return entry | {"text": call.content.decode()}
+    except UnicodeDecodeError:
+        return entry | {"base64": base64.b64encode(call.content).decode()}
+
+
+def _call(entry: dict[str, Any]) -> Call:
+    coded = entry.get("base64")
+    return Call(
+        method=entry["method"],
+        url=entry["url"],
+        deciding=entry.get("deciding", {}),
+        body_digest=entry.get("body_digest", ""),
+        status=entry.get("status"),
+        headers=entry.get("headers", {}),
+        content=base64.b64decode(coded) if coded else entry.get("text", "").encode(),
+        error=entry.get("error"),
+    )
+
+
+async def _describe(request: httpx2.Request, masker: Masker) -> dict[str, Any]:
+    """Return what tells a call apart from others, without its secrets."""
+    content = await request.aread()
+    return {
+        "method": request.method,
+        "url": masker.url(str(request.url)),
+        "deciding": {n: request.headers[n] for n in DECIDING if n in request.headers},
+        "body_digest": hashlib.sha256(masker.body(content)).hexdigest()[:16] if content else "",
+    }
+
+
+class _Overheard(httpx2.AsyncByteStream):
+    """A body that is handed on as it comes, and told when it ends."""
+
+    def __init__(self, stream: Any, tell: Callable[[bytes], None]) -> None:
+        self._stream, self._tell = stream, tell
+        self._chunks: list[bytes] = []
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._chunks.append(chunk)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+        tell, self._tell = self._tell, lambda _: None  # it may be closed more than once
+        tell(b"".join(self._chunks))
+
+
+def _basic(credentials: Any) -> Iterator[str]:
+    """Yield what basic authentication makes of a name and a password."""
+    if isinstance(credentials, Mapping) and {"username", "password"} <= credentials.keys():
+        pair = f"{credentials['username']}:{credentials['password']}"
+        yield base64.b64encode(pair.encode()).decode()
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text within a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)

@@ -1,0 +1,137 @@
+"""A connector run by hand: page after page, without an engine and without a database."""
+
+import inspect
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from httpx2 import AsyncBaseTransport
+
+from syncline.engine.attempt import Threads
+from syncline.errors import ContractError
+from syncline.http import HttpEnvironment
+from syncline.model import Connection, Signal, SyncResult
+from syncline.sdk.connector import Connector
+from syncline.sdk.page import read_page
+from syncline.settings import ExecutorSettings
+
+Wrap = Callable[[AsyncBaseTransport], AsyncBaseTransport]
+LIMITS = ExecutorSettings().page_limits
+TRIAL_ID = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPage:
+    """A checked page, with the cursor that led to it."""
+
+    cursor: Any
+    signals: tuple[Signal, ...]
+    next_cursor: Any
+    has_more: bool
+
+
+def trial_connection(
+    connector: Connector, config: Mapping[str, Any] | None = None, credentials: Any = None
+) -> Connection:
+    """Return a connection that stands in no database."""
+    return Connection(
+        id=TRIAL_ID,
+        tenant_id="trial",
+        provider_slug=connector.provider,
+        external_id="trial",
+        status="active",
+        config=dict(config or {}),
+        metadata={},
+        credentials=credentials,
+    )
+
+
+def equip(connector: Connector, wrap: Wrap | None = None) -> Connector:
+    """Return the connector, whose HTTP clients may reach this machine and use what `wrap` gives."""
+    connector.http_environment = HttpEnvironment(allow_private=True, wrap_transport=wrap)
+    return connector
+
+
+def chain(outer: Wrap | None, inner: Wrap | None) -> Wrap | None:
+    """Return both as one, the outer about the inner."""
+    if outer is None or inner is None:
+        return outer or inner
+    return lambda transport: outer(inner(transport))
+
+
+async def take_pages(
+    connector: Connector,
+    config: Mapping[str, Any] | None = None,
+    *,
+    credentials: Any = None,
+    cursor: Any = None,
+) -> list[TrialPage]:
+    """Return all pages that follow a cursor, each checked as an engine would."""
+    connection = trial_connection(connector, config, credentials)
+    return [page async for page in walk(connector, connection, cursor)]
+
+
+async def walk(
+    connector: Connector, connection: Connection, cursor: Any = None
+) -> AsyncGenerator[TrialPage, None]:
+    """Yield page after page, run after run, as an engine would, until nothing more waits."""
+    more_waiting = True
+    while more_waiting:
+        more_waiting = False
+        async with aclosing(one_run(connector, connection, cursor)) as pages:
+            async for page in pages:
+                cursor, more_waiting = page.next_cursor, page.has_more
+                yield page
+
+
+async def one_run(
+    connector: Connector, connection: Connection, cursor: Any = None
+) -> AsyncGenerator[TrialPage, None]:
+    """Yield the pages of one run: one, or as many as a streaming connector has."""
+    async with aclosing(_results(connector, connection, _as_stored(cursor))) as results:
+        async for result in results:
+            page = _checked(result, cursor)
+            yield page
+            cursor = page.next_cursor
+
+
+async def _results(
+    connector: Connector, connection: Connection, cursor: Any
+) -> AsyncGenerator[Any, None]:
+    if inspect.iscoroutinefunction(connector.sync) or inspect.isasyncgenfunction(connector.sync):
+        answer: Any = connector.sync(connection, cursor)
+    else:  # a plain function may block, so it gets a thread, as it does in an engine
+        answer = await Threads(lambda: None).run(lambda: connector.sync(connection, cursor))
+    if isinstance(answer, AsyncIterator):
+        try:
+            async for result in answer:
+                yield result
+        finally:
+            if isinstance(answer, AsyncGenerator):
+                await answer.aclose()
+    else:
+        yield await answer if inspect.isawaitable(answer) else answer
+
+
+def _checked(result: Any, cursor: Any) -> TrialPage:
+    """Return the page with its signals at hand, or raise what an engine would refuse it with."""
+    if isinstance(result, SyncResult) and _is_series(result.signals):
+        result = replace(result, signals=tuple(islice(result.signals, LIMITS.page_signals + 1)))
+    page = read_page(result, cursor=cursor, limits=LIMITS)
+    next_cursor = cursor if page.next_cursor is None else json.loads(page.next_cursor)
+    if page.next_cursor is not None and _as_stored(result.next_cursor) != result.next_cursor:
+        raise ContractError("next_cursor: read back from JSON it is something else")
+    return TrialPage(cursor, result.signals, next_cursor, page.has_more)
+
+
+def _is_series(signals: Any) -> bool:
+    return isinstance(signals, Iterable) and not isinstance(signals, str | bytes | Mapping)
+
+
+def _as_stored(cursor: Any) -> Any:
+    """Return a cursor as a database would give it back, so that nobody shares its lists."""
+    return json.loads(json.dumps(cursor))

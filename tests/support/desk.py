@@ -1,0 +1,88 @@
+"""A help desk over HTTP that stands in memory, and connectors of every kind that read it."""
+
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx2
+
+from syncline import Connection, Connector, Signal, SyncResult
+from syncline.testing.checks import Subject
+
+URL = "https://desk.example"
+PAGE_SIZE = 2
+OPENED_AT = datetime(2025, 1, 1, 9, tzinfo=UTC)
+TICKETS = [
+    {"id": n, "title": f"Ticket {n}", "at": (OPENED_AT + timedelta(hours=n)).isoformat()}
+    for n in range(1, 6)
+]
+
+
+class DeskServer(httpx2.AsyncBaseTransport):
+    """Answers `/tickets?after=` without a socket."""
+
+    def __init__(self) -> None:
+        self.requests: list[httpx2.Request] = []
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
+        after = int(request.url.params["after"])
+        found = [ticket for ticket in TICKETS if ticket["id"] > after][:PAGE_SIZE]  # type: ignore[operator]
+        body = json.dumps({"tickets": found}).encode()
+        headers = {"content-type": "application/json", "set-cookie": "session=abc"}
+        return httpx2.Response(200, headers=headers, stream=httpx2.ByteStream(body))
+
+
+class Desk(Connector):
+    """A connector without a flaw, whose parts the flawed ones replace."""
+
+    provider = "desk"
+
+    async def sync(self, connection: Connection, cursor: Any) -> Any:
+        return self.page(await self.tickets(connection, cursor), cursor)
+
+    async def tickets(self, connection: Connection, cursor: Any) -> list[dict[str, Any]]:
+        async with self.http(connection, base_url=URL) as http:
+            answer = await http.get("tickets", params={"after": (cursor or {}).get("after", 0)})
+        found: list[dict[str, Any]] = answer.json()["tickets"]
+        return found
+
+    def page(self, tickets: list[dict[str, Any]], cursor: Any) -> SyncResult:
+        return SyncResult(
+            [self.signal(ticket) for ticket in tickets],
+            {"after": tickets[-1]["id"]} if tickets else cursor,
+            has_more=len(tickets) == PAGE_SIZE,
+        )
+
+    def signal(self, ticket: dict[str, Any]) -> Signal:
+        at = datetime.fromisoformat(ticket["at"])
+        return Signal("ticket", at, ticket, dedupe_key=str(ticket["id"]))
+
+
+class StreamingDesk(Desk):
+    """Yields all pages in one run."""
+
+    async def sync(  # type: ignore[override]  # another kind of connector
+        self, connection: Connection, cursor: Any
+    ) -> AsyncIterator[SyncResult]:
+        while True:
+            page = self.page(await self.tickets(connection, cursor), cursor)
+            cursor = page.next_cursor
+            yield SyncResult(page.signals, cursor)
+            if not page.has_more:
+                return
+
+
+class BlockingDesk(Desk):
+    """A plain function, which runs in a thread."""
+
+    def sync(self, connection: Connection, cursor: Any) -> SyncResult:  # type: ignore[override]
+        with self.blocking_http(connection, base_url=URL) as http:
+            answer = http.get("tickets", params={"after": (cursor or {}).get("after", 0)})
+        return self.page(answer.json()["tickets"], cursor)
+
+
+def desk_subject(make: Any = Desk, **options: Any) -> Subject:
+    """Return a connector to be examined, in front of a desk of its own."""
+    return Subject(make=make, answers=lambda: lambda _: DeskServer(), max_pages=10, **options)

@@ -1,0 +1,142 @@
+"""Recordings: what is kept of HTTP calls, and what is played back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from support.desk import URL, BlockingDesk, Desk, DeskServer, StreamingDesk
+from syncline import Transient
+from syncline.testing import replay, take_pages
+from syncline.testing.recording import (
+    Call,
+    Masker,
+    Player,
+    Recorder,
+    UnrecordedCall,
+    load_calls,
+    save_calls,
+)
+from syncline.testing.trial import equip
+
+SECRETS = {"token": "t0p/secret", "query": {"api_key": "k3y-in-the-url"}}
+
+
+async def recorded(path: Path, server: httpx2.AsyncBaseTransport, **options: Any) -> list[Call]:
+    """Walk through the desk and keep its calls in a file."""
+    calls: list[Call] = []
+    masker = Masker(options.get("credentials"))
+    connector = equip(Desk(), lambda _: Recorder(server, calls, masker))
+    await take_pages(connector, **options)
+    save_calls(path, calls)
+    return calls
+
+
+@pytest.mark.parametrize("kind", [Desk, StreamingDesk, BlockingDesk])
+async def test_what_was_recorded_is_played_back(kind: type[Desk], tmp_path: Path) -> None:
+    path = tmp_path / "calls.json"
+    await recorded(path, DeskServer())
+
+    pages = await take_pages(replay(kind(), path))
+
+    keys = [signal.dedupe_key for page in pages for signal in page.signals]
+    assert keys == ["1", "2", "3", "4", "5"]
+
+
+async def test_secrets_are_not_kept_and_others_will_do_for_a_replay(tmp_path: Path) -> None:
+    class Echo(DeskServer):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            answer = await super().handle_async_request(request)
+            body = json.loads(b"".join([part async for part in answer.stream]))  # type: ignore[union-attr]
+            body |= {"sent": dict(request.headers), "access_token": "fr3sh"}
+            return httpx2.Response(200, stream=httpx2.ByteStream(json.dumps(body).encode()))
+
+    path = tmp_path / "calls.json"
+    await recorded(path, Echo(), credentials=SECRETS)
+
+    kept = path.read_text()
+    for secret in ("t0p/secret", "t0p%2Fsecret", "k3y-in-the-url", "fr3sh", "session=abc"):
+        assert secret not in kept
+    others = {"token": "another", "query": {"api_key": "another key"}}
+    pages = await take_pages(replay(Desk(), path, others), credentials=others)
+    assert len(pages) == 3
+
+
+def test_a_name_and_a_password_are_masked_as_they_travel() -> None:
+    masker = Masker({"username": "ada", "password": "l0velace"})
+
+    assert masker.text("Basic YWRhOmwwdmVsYWNl, or l0velace of ada") == "Basic ***, or *** of ada"
+
+
+async def test_a_call_that_was_not_recorded_names_itself(tmp_path: Path) -> None:
+    path = tmp_path / "calls.json"
+    calls = await recorded(path, DeskServer())
+    save_calls(path, calls[:1])
+
+    with pytest.raises(UnrecordedCall, match=rf"GET {URL}/tickets\?after=2 is not in calls.json"):
+        await take_pages(replay(Desk(), path))
+
+
+async def test_equal_calls_get_their_answers_in_turn() -> None:
+    told = [call("one"), call("two")]
+    player = Player(told, Masker(), "calls.json")
+
+    said = [await ask(player) for _ in range(3)]
+
+    assert said == ["one", "two", "two"]
+
+
+async def test_conditional_calls_are_told_apart() -> None:
+    told = [call("all"), call("", status=304, deciding={"if-none-match": '"v1"'})]
+    player = Player(told, Masker(), "calls.json")
+
+    assert await ask(player) == "all"
+    answer = await player.handle_async_request(
+        httpx2.Request("GET", URL, headers={"If-None-Match": '"v1"'})
+    )
+    assert answer.status_code == 304
+
+
+async def test_lost_connections_are_recorded_too(tmp_path: Path) -> None:
+    class Lost(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            raise httpx2.ConnectError("nobody there", request=request)
+
+    path = tmp_path / "calls.json"
+    calls: list[Call] = []
+    connector = equip(Desk(), lambda _: Recorder(Lost(), calls, Masker()))
+    with pytest.raises(Transient):
+        await take_pages(connector)
+    save_calls(path, calls)
+
+    with pytest.raises(Transient, match="recorded: ConnectError"):
+        await take_pages(replay(Desk(), path))
+
+
+async def test_bytes_that_are_no_text_survive(tmp_path: Path) -> None:
+    path = tmp_path / "calls.json"
+    whole = Call("GET", URL, {}, "", 200, {"content-type": "image/png"}, b"\x89PNG\xff\x00")
+
+    save_calls(path, [whole])
+
+    assert load_calls(path) == [whole]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"version": 2, "calls": []}', '{"version": 1}'])
+def test_what_is_no_recording_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "calls.json"
+    path.write_text(text)
+
+    with pytest.raises(ValueError, match=r"calls\.json is no recording"):
+        replay(Desk(), path)
+
+
+def call(text: str, *, status: int = 200, deciding: dict[str, str] | None = None) -> Call:
+    return Call("GET", URL, deciding or {}, "", status, {}, text.encode())
+
+
+async def ask(player: Player) -> str:
+    answer = await player.handle_async_request(httpx2.Request("GET", URL))
+    return (await answer.aread()).decode()
