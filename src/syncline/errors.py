@@ -10,9 +10,11 @@ ContractError             a connector returned what cannot be stored; retried wi
 SettingsError             a setting is out of bounds (a ValueError)
 SchemaError               the database's schema is missing, older, or breaks this version
 EmbeddedError             the embedded Postgres cannot be started
+TooSlow                   a question to the database took too long; a narrower one may do
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 
@@ -71,3 +73,10 @@ class SchemaError(RuntimeError):
 
 class EmbeddedError(RuntimeError):
     """The embedded Postgres cannot be used; the message says why and what to do."""
+
+
+class TooSlow(Exception):
+    """A question took longer than anybody should wait; a narrower one may do."""
+
+    def __init__(self, timeout: timedelta) -> None:
+        super().__init__(f"it took more than {timeout.total_seconds():.0f} s; narrow the filter")

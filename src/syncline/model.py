@@ -54,6 +54,7 @@ class Connection:
     status_reason: Any = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    last_finished_at: datetime | None = None
     credentials: Any = field(default=None, repr=False)
 
 

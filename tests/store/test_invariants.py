@@ -11,7 +11,8 @@ from support.world import World, at
 from syncline import Settings, SyncResult
 from syncline.store import invariants
 from syncline.store.invariants import INVARIANTS, Violation, Yardstick
-from syncline.store.pool import Statements, Transaction
+from syncline.store.pool import Transaction
+from syncline.store.statements import Statements
 
 NOW = at("12:00")
 RULES = Settings().scheduler.rules

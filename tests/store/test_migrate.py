@@ -179,6 +179,7 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
     values: dict[str, Any] = {
         "connection_id": uuid4(),
         "job_id": uuid4(),
+        "signal_id": uuid4(),
         "tenant_id": "acme",
         "provider_slug": "tickets",
         "external_id": "a-1",

@@ -18,7 +18,15 @@ import pytest
 
 from support.databases import Databases, Mode, modes
 from support.world import at, open_world
-from syncline.store import claims, connections, jobs, retention, schedule
+from syncline.store import (
+    claims,
+    connection_pages,
+    connections,
+    job_pages,
+    jobs,
+    retention,
+    schedule,
+)
 
 CROWD = (Path(__file__).parents[1] / "support/crowd.sql").read_text()
 BIG_TABLES = {"connections", "sync_jobs", "signals"}
@@ -61,7 +69,10 @@ async def test_statements_touch_what_is_due(databases: Databases, server_mode: M
                 )
             for plan_for in ("force_custom_plan", "force_generic_plan"):
                 await session.execute(f"SET plan_cache_mode = {plan_for}")
-                for case in (*noon_cases(), *quiet_cases(), *retention_cases()):
+                cases = [*noon_cases(), *quiet_cases(), *retention_cases()]
+                if plan_for == "force_custom_plan":  # as people's questions are always planned
+                    cases += page_cases()
+                for case in cases:
                     plan = await explain(session, case)
                     offences += [
                         f"{case.name}, {plan_for}, {analysed=}: {offence}"
@@ -139,6 +150,29 @@ def retention_cases() -> Iterator[Case]:
     yield case("prune_jobs of nothing", retention.PRUNE_JOBS, fifty, DUE, at("10:00"), 500)
     yield case("next_signals", retention.NEXT_SIGNALS, fifty, UUID(int=0), NOON, fifty)
     yield case("prune_signals", retention.PRUNE_SIGNALS, fifty, SIGNALS)
+
+
+def page_cases() -> Iterator[Case]:
+    """Return pages by the filters that an index leads to."""
+    first, last, page = UUID(int=0), UUID(int=2**128 - 1), 50
+    nothing = [None] * 5
+    one = DUE[0]
+    yield case("page", connection_pages.BY_ID, page, *nothing, first, page)
+    tenant = ["tenant 7", None, None, None, None]
+    yield case("page of tenant", connection_pages.BY_TENANT, page, *tenant, first, page)
+    status = [None, None, "paused", None, None]
+    yield case("page by status", connection_pages.BY_STATUS, page, *status, first, page)
+    yield case("truth of a page", connection_pages.LAST_FINISHED, page, DUE)
+    nobody = [None] * 8
+    yield case("jobs", job_pages.BY_ID, page, *nobody, last, page)
+    of_tenant = ["tenant 7", *[None] * 7]
+    yield case("ended of tenant", job_pages.ENDED_OF_TENANT, page, *of_tenant, last, page)
+    # By way of the tenant's eighty connections.
+    yield case("pending of tenant", job_pages.PENDING_OF_TENANT, 160, *of_tenant, last, page)
+    failed = [None, None, None, "failed", *[None] * 4]
+    yield case("failed jobs", job_pages.UNSUCCESSFUL_BY_ID, page, *failed, last, page)
+    history = [None, one, *[None] * 5, at("23:00")]
+    yield case("history", job_pages.BY_CONNECTION, page, *history, last, page)
 
 
 def planned_columns() -> tuple[list[Any], ...]:

@@ -17,7 +17,15 @@ from syncline.testing.database import TemporaryServer
 # Deleting a few rows takes a hundredth of the time that truncating their tables does.
 EMPTY = "; ".join(
     f"DELETE FROM syncline.{table}"
-    for table in ("sync_jobs", "connections", "signals", "schedulers", "workers")
+    for table in (
+        "sync_jobs",
+        "connections",
+        "signals",
+        "schedulers",
+        "workers",
+        "api_keys",
+        "api_requests",
+    )
 )
 Result = TypeVar("Result")
 

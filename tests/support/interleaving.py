@@ -13,7 +13,8 @@ from support.world import World
 from syncline import Connection
 from syncline.store import claims
 from syncline.store.claims import Claim, Lease
-from syncline.store.pool import Statements, Transaction
+from syncline.store.pool import Transaction
+from syncline.store.statements import Statements
 
 PATIENCE_SECONDS = 10
 Result = TypeVar("Result")

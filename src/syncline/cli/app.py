@@ -9,7 +9,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from syncline.cli import connections, connector, database, jobs, serving, signals, workers
+from syncline.cli import (
+    connections,
+    connector,
+    database,
+    explaining,
+    jobs,
+    serving,
+    signals,
+    workers,
+)
 from syncline.cli.failures import report
 from syncline.cli.session import Session
 
@@ -141,4 +150,5 @@ app.add_typer(connections.commands, name="connections")
 app.add_typer(connector.commands, name="connector")
 app.add_typer(jobs.commands, name="jobs")
 app.add_typer(signals.commands, name="signals")
+app.add_typer(explaining.commands)
 app.add_typer(database.embedded, name="db")

@@ -1,6 +1,7 @@
 """`syncline connections …`: what gets synced."""
 
 import sys
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -73,20 +74,38 @@ def add(
     show_connection(session_of(context).call(create), json)
 
 
+class ListOrder(StrEnum):
+    ID = "id"
+    EXTERNAL_ID = "external_id"
+    STALENESS = "staleness"
+
+
 @commands.command("list", epilog="Example: syncline connections list --tenant acme --json")
 def list_(
     context: typer.Context,
     tenant: OfTenant = None,
     provider: OfProvider = None,
     status: Annotated[ConnectionStatus | None, typer.Option(help="Only in this status.")] = None,
+    prefix: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only whose external id begins so.")
+    ] = None,
+    order: Annotated[
+        ListOrder, typer.Option(help="By id, by external id, or the longest unsynced first.")
+    ] = ListOrder.ID,
     after: After = None,
     limit: Limit = 50,
     json: AsJson = False,
 ) -> None:
-    """List connections in the order of their ids."""
+    """List connections."""
     found = session_of(context).call(
         lambda engine: engine.connections.list(
-            tenant_id=tenant, provider_slug=provider, status=status, after=after, limit=limit
+            tenant_id=tenant,
+            provider_slug=provider,
+            status=status,
+            external_id_prefix=prefix,
+            order=order,
+            after=after,
+            limit=limit,
         )
     )
     if json:

@@ -12,6 +12,7 @@ from syncline.clock import Dice, Rng, clock_from
 from syncline.engine.connections import Connections
 from syncline.engine.equipment import equip
 from syncline.engine.executor import Executor
+from syncline.engine.explaining import Explanations
 from syncline.engine.jobs import Jobs
 from syncline.engine.leases import LeaseKeeper, Reaper
 from syncline.engine.maintenance import Maintenance
@@ -23,6 +24,7 @@ from syncline.engine.settlement import Settler
 from syncline.engine.signals import Signals
 from syncline.engine.wakeup import Wakeup
 from syncline.model import Job, JobType
+from syncline.policy.evidence import Explanation
 from syncline.sdk.connector import Connector
 from syncline.sdk.registry import connectors_by_provider
 from syncline.settings import Settings
@@ -110,6 +112,10 @@ class Engine:
         return await self.jobs.trigger(
             connection_id, job_type=job_type, priority=priority, tenant_id=tenant_id
         )
+
+    async def explain(self, connection_id: UUID, *, tenant_id: str | None = None) -> Explanation:
+        """Return why a connection is, or is not, running at this moment."""
+        return await self._explanations.explain(connection_id, tenant_id=tenant_id)
 
     async def verify(self) -> list[Violation]:
         """Return the invariants that do not hold, with what breaks them."""
@@ -223,7 +229,7 @@ class Engine:
         )
         desk = (self._pool, settings, clock, wakeup)
         self.connections, self.jobs, self.signals = Connections(*desk), Jobs(*desk), Signals(*desk)
-        self.workers = Workers(*desk)
+        self.workers, self._explanations = Workers(*desk), Explanations(*desk)
 
     def _presence(self) -> Presence:
         executor, slots = self._executor, self.settings.executor.concurrency

@@ -5,9 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from syncline.clock import new_id
+from syncline.engine.connection_listing import ConnectionListing
 from syncline.engine.desk import (
-    Desk,
-    check_choice,
     check_config,
     check_text,
     get_connection,
@@ -17,7 +16,7 @@ from syncline.engine.desk import (
 )
 from syncline.model import Connection, ConnectionStatus
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS
-from syncline.store import connections, jobs, signals, views
+from syncline.store import connections, jobs, signals
 from syncline.store.pool import Transaction
 from syncline.store.schedule import rfc3339
 
@@ -25,7 +24,7 @@ SIGNALS_A_BATCH = 10_000
 ACTIVE = ConnectionStatus.ACTIVE
 
 
-class Connections(Desk):
+class Connections(ConnectionListing):
     async def create(
         self,
         *,
@@ -77,28 +76,13 @@ class Connections(Desk):
 
         return await self._pool.retrying(read)
 
-    async def list(
-        self,
-        *,
-        tenant_id: str | None = None,
-        provider_slug: str | None = None,
-        status: str | None = None,
-        after: UUID | None = None,
-        limit: int = 100,
-    ) -> list[Connection]:
-        """Return connections in the order of their ids, from the one after `after`."""
-        if status is not None:
-            check_choice("status", status, ConnectionStatus)
-
-        async def read(tx: Transaction) -> list[Connection]:
-            return await views.list_connections(
-                tx, tenant_id, provider_slug=provider_slug, status=status, after=after, limit=limit
-            )
-
-        return await self._pool.retrying(read)
-
     async def pause(
-        self, connection_id: UUID, *, reason: str | None = None, tenant_id: str | None = None
+        self,
+        connection_id: UUID,
+        *,
+        reason: str | None = None,
+        by: str | None = None,
+        tenant_id: str | None = None,
     ) -> Connection:
         """Stop scheduling; queued jobs are cancelled, a run in progress keeps what it brings."""
 
@@ -108,6 +92,8 @@ class Connections(Desk):
                 raise ValueError(f"connection {connection_id} is revoked and cannot be paused")
             now = await self._clock.now(tx)
             why = {"why": reason or "paused", "since": rfc3339(now), "evidence": None}
+            if by is not None:
+                why["by"] = by
             status = ConnectionStatus.PAUSED
             await connections.set_status(tx, [(connection_id, status, json.dumps(why))], now=now)
             await jobs.cancel_queued(tx, [connection_id], now=now)

@@ -1,5 +1,6 @@
 """What the calls that serve people share: finding rows, and checking what was given."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -7,6 +8,7 @@ from syncline.clock import Clock
 from syncline.engine.wakeup import Wakeup
 from syncline.errors import ContractError
 from syncline.model import Connection, Job
+from syncline.policy.schedule import EARLIEST, LATEST
 from syncline.sdk.jsontext import encode_json
 from syncline.settings import Settings
 from syncline.store import connections, requests
@@ -66,6 +68,27 @@ def check_text(
         raise ValueError(f"{name} has {len(text)} characters; {characters} is the most")
     if octets is not None and size > octets:
         raise ValueError(f"{name} has {size} bytes; {octets} is the most")
+
+
+def check_filters(**filters: str | None) -> None:
+    """Refuse what no stored text can be equal to, and no database can be asked for."""
+    for name, text in filters.items():
+        if text is not None and (not isinstance(text, str) or not text or "\0" in text):
+            raise ValueError(f"{name} is {text!r}; it must be a non-empty text without NUL")
+        if text is not None and not text.isascii() and _has_surrogate(text):
+            raise ValueError(f"{name} holds a lone surrogate")
+
+
+def check_times(since: datetime | None, until: datetime | None) -> None:
+    for name, instant in (("since", since), ("until", until)):
+        if instant is not None and instant.tzinfo is None:
+            raise ValueError(f"{name} is {instant}; it must have a zone, such as Z")
+        if instant is not None and not EARLIEST <= instant <= LATEST:
+            raise ValueError(f"{name} is {instant}; it must lie in the years 2 to 9997")
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def check_config(config: dict[str, Any] | None) -> None:

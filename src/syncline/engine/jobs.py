@@ -1,17 +1,28 @@
 """What people do with jobs: look, trigger, retry, cancel."""
 
+from datetime import datetime
 from uuid import UUID
 
 from syncline.clock import new_id
-from syncline.engine.desk import Desk, check_choice, get_job, lock_connection
+from syncline.engine.desk import (
+    Desk,
+    check_choice,
+    check_filters,
+    check_times,
+    get_job,
+    lock_connection,
+)
+from syncline.engine.pages import Listing, listing, read_token, token
 from syncline.model import ConnectionStatus, Job, JobStatus, JobType
-from syncline.store import connections, requests, views
+from syncline.store import connections, requests
 from syncline.store.connections import LockedConnection
+from syncline.store.job_pages import JobFilter, place_of, read_page
 from syncline.store.jobs import FollowUp
 from syncline.store.pool import Transaction
 
 TRIGGER_PRIORITY = 10
 MAX_PRIORITY = 32_767
+ALL_JOBS = JobFilter()
 
 
 class Jobs(Desk):
@@ -19,7 +30,7 @@ class Jobs(Desk):
         async def read(tx: Transaction) -> Job:
             return await get_job(tx, job_id, tenant_id)
 
-        return await self._pool.retrying(read)
+        return await self._pool.reading(read)
 
     async def list(
         self,
@@ -33,24 +44,30 @@ class Jobs(Desk):
         limit: int = 100,
     ) -> list[Job]:
         """Return jobs, the newest first, from the one before `before`."""
-        if status is not None:
-            check_choice("status", status, JobStatus)
-        if job_type is not None:
-            check_choice("job_type", job_type, JobType)
+        wanted = JobFilter(tenant_id, connection_id, provider_slug, status, job_type)
+        _check_listing(wanted)
 
         async def read(tx: Transaction) -> list[Job]:
-            return await views.list_jobs(
-                tx,
-                tenant_id,
-                connection_id=connection_id,
-                provider_slug=provider_slug,
-                status=status,
-                job_type=job_type,
-                before=before,
-                limit=limit,
-            )
+            place = None
+            if before is not None:
+                place = place_of(await get_job(tx, before, tenant_id), wanted)
+            return await read_page(tx, wanted, before=place, limit=limit)
 
-        return await self._pool.retrying(read)
+        return await self._pool.reading(read)
+
+    async def page(
+        self, wanted: JobFilter = ALL_JOBS, *, after: str | None = None, limit: int = 100
+    ) -> Listing[Job]:
+        """Return a page of jobs, the newest first; one connection's by when they finished."""
+        _check_listing(wanted)
+        order, key = ("finished", datetime) if wanted.connection_id is not None else ("id", None)
+        place = read_token(after, order, key)
+
+        async def read(tx: Transaction) -> list[Job]:
+            return await read_page(tx, wanted, before=place, limit=limit + 1)
+
+        found = await self._pool.reading(read)
+        return listing(found, limit, lambda last: token(order, *place_of(last, wanted)))
 
     async def trigger(
         self,
@@ -129,3 +146,12 @@ class Jobs(Desk):
         triggered = await requests.trigger(tx, job, now=await self._clock.now(tx))
         await self._wakeup.notify(tx)
         return triggered
+
+
+def _check_listing(wanted: JobFilter) -> None:
+    if wanted.status is not None:
+        check_choice("status", wanted.status, JobStatus)
+    if wanted.job_type is not None:
+        check_choice("job_type", wanted.job_type, JobType)
+    check_filters(tenant_id=wanted.tenant_id, provider_slug=wanted.provider_slug)
+    check_times(wanted.since, wanted.until)

@@ -1,14 +1,31 @@
-"""What people do with signals: look."""
+"""What people do with signals: look, and follow."""
 
+import builtins
+from datetime import datetime
 from uuid import UUID
 
-from syncline.engine.desk import Desk
+from syncline.engine.desk import Desk, check_filters, check_times, not_found
+from syncline.engine.pages import Listing, listing, read_token, token
 from syncline.model import StoredSignal
-from syncline.store import views
+from syncline.store import following, signal_pages
+from syncline.store.following import START, Followed, Position
 from syncline.store.pool import Transaction
+from syncline.store.signal_pages import SignalFilter, read_page
+
+ALL_SIGNALS = SignalFilter()
+OLDEST_FIRST, NEWEST_FIRST = "oldest", "newest"
 
 
 class Signals(Desk):
+    async def get(self, signal_id: UUID, *, tenant_id: str | None = None) -> StoredSignal:
+        async def read(tx: Transaction) -> StoredSignal:
+            signal = await signal_pages.get(tx, signal_id, tenant_id)
+            if signal is None:
+                raise not_found("signal", signal_id)
+            return signal
+
+        return await self._pool.reading(read)
+
     async def list(
         self,
         *,
@@ -18,18 +35,67 @@ class Signals(Desk):
         kind: str | None = None,
         after: UUID | None = None,
         limit: int = 100,
-    ) -> list[StoredSignal]:
-        """Return signals in the order of their ids, from the one after `after`."""
+    ) -> builtins.list[StoredSignal]:
+        """Return signals in the order in which they were stored, from the one after `after`."""
+        wanted = SignalFilter(tenant_id, connection_id, provider_slug, kind)
+        _check_listing(wanted)
 
-        async def read(tx: Transaction) -> list[StoredSignal]:
-            return await views.list_signals(
-                tx,
-                tenant_id,
-                connection_id=connection_id,
-                provider_slug=provider_slug,
-                kind=kind,
-                after=after,
-                limit=limit,
+        async def read(tx: Transaction) -> builtins.list[StoredSignal]:
+            place = None
+            if after is not None:
+                last = await signal_pages.get(tx, after, tenant_id)
+                if last is None:
+                    raise not_found("signal", after)
+                place = (last.received_at, last.id)
+            return await read_page(tx, wanted, newest_first=False, after=place, limit=limit)
+
+        return await self._pool.reading(read)
+
+    async def page(
+        self,
+        wanted: SignalFilter = ALL_SIGNALS,
+        *,
+        after: str | None = None,
+        newest_first: bool = True,
+        limit: int = 100,
+    ) -> Listing[StoredSignal]:
+        """Return a page of signals by when they were stored."""
+        _check_listing(wanted)
+        order = NEWEST_FIRST if newest_first else OLDEST_FIRST
+        place = read_token(after, order, datetime)
+
+        async def read(tx: Transaction) -> builtins.list[StoredSignal]:
+            return await read_page(
+                tx, wanted, newest_first=newest_first, after=place, limit=limit + 1
             )
 
-        return await self._pool.retrying(read)
+        found = await self._pool.reading(read)
+        return listing(found, limit, lambda last: token(order, last.received_at, last.id))
+
+    async def position(self) -> Position:
+        """Return the position before which nothing will be stored any more: follow from now on."""
+        return await self._pool.reading(following.read_horizon)
+
+    async def follow(
+        self,
+        wanted: SignalFilter = ALL_SIGNALS,
+        *,
+        position: Position = START,
+        limit: int = 500,
+    ) -> Followed:
+        """Return what was stored after a position: each signal once, none left out.
+
+        Only what was stored by transactions that ended before the oldest one still running is
+        told; a transaction that stays open anywhere in the database server holds the rest back.
+        """
+        _check_listing(wanted)
+
+        async def read(tx: Transaction) -> Followed:
+            return await following.follow(tx, wanted, position, limit=limit)
+
+        return await self._pool.reading(read)
+
+
+def _check_listing(wanted: SignalFilter) -> None:
+    check_filters(tenant_id=wanted.tenant_id, provider_slug=wanted.provider_slug, kind=wanted.kind)
+    check_times(wanted.since, wanted.until)

@@ -174,7 +174,11 @@ async def delete(tx: Transaction, connection_id: UUID) -> bool:
 COLUMNS_BY_ID = """
     -- One connection, of one tenant where one is named.
     SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
-           created_at, updated_at
+           created_at, updated_at, greatest(last_finished_at, (
+               SELECT j.finished_at FROM {schema}.sync_jobs j
+                WHERE j.connection_id = connections.id AND j.finished_at IS NOT NULL
+                  AND j.job_type = 'incremental' AND j.counts_as_last
+                ORDER BY j.finished_at DESC LIMIT 1)) AS last_finished_at
       FROM {schema}.connections
      WHERE id = $1 AND ($2::text IS NULL OR tenant_id = $2)
 """
@@ -197,4 +201,5 @@ def read_connection(row: Any) -> Connection:
         status_reason=read_json(row["status_reason"]),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
+        last_finished_at=row["last_finished_at"],
     )

@@ -11,7 +11,8 @@ import asyncpg
 
 from syncline.clock import pause
 from syncline.errors import SchemaError
-from syncline.store.pool import Pool, Transaction, is_passing, quote_name
+from syncline.store.pool import Pool, Transaction, is_passing
+from syncline.store.statements import quote_name
 
 TRIES = 10
 # Whoever waits longer than this for a table would make the engine's own claims wait.

@@ -8,12 +8,15 @@ from typing import Any, TypeVar
 import asyncpg
 
 from syncline.clock import pause
+from syncline.errors import TooSlow
+from syncline.store.statements import Statements, quote_name
 
 T = TypeVar("T")
 
 # Somebody's open transaction must not hold up what waits for nothing but its own turn. Longer
 # than Postgres takes to tell a deadlock, which says more.
 LOCK_TIMEOUT_MILLISECONDS = "2000"
+READ_TIMEOUT = timedelta(seconds=5)  # of what is listed for people
 COMMAND_TIMEOUT_SECONDS = 10.0  # a half-open socket is noticed no later than this
 TRIES = 6
 RETRIED_CODES = ("40001", "40P01", "55P03", "57014", "25P03")
@@ -54,14 +57,10 @@ def lies_in_rows(error: BaseException) -> bool:
     return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(ROWS)
 
 
-def quote_name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 class Transaction:
     """An open transaction; puts the schema's name into each statement the first time it is used."""
 
-    def __init__(self, connection: Any, statements: "Statements") -> None:
+    def __init__(self, connection: Any, statements: Statements) -> None:
         self._connection = connection
         self._statements = statements
 
@@ -86,6 +85,15 @@ class Transaction:
         milliseconds = str(int(patience.total_seconds() * 1000))
         await self._connection.execute("SELECT set_config('lock_timeout', $1, true)", milliseconds)
 
+    async def bound_reading(self, timeout: timedelta) -> None:
+        """Let no statement of this transaction take longer, and plan each for its own values."""
+        milliseconds = str(int(timeout.total_seconds() * 1000))
+        await self._connection.execute(
+            "SELECT set_config('statement_timeout', $1, true),"
+            " set_config('plan_cache_mode', 'force_custom_plan', true)",
+            milliseconds,
+        )
+
     def qualified(self, table: str) -> str:
         """Return a table's name, qualified by the schema."""
         return self._statements["{schema}"] + "." + quote_name(table)
@@ -96,18 +104,6 @@ class Transaction:
     async def database_time(self) -> datetime:
         now: datetime = await self._connection.fetchval("SELECT clock_timestamp()")
         return now
-
-
-class Statements(dict[str, str]):
-    """Statements by their text, with the quoted schema in place of `{schema}`."""
-
-    def __init__(self, schema: str) -> None:
-        super().__init__()
-        self._schema = quote_name(schema)
-
-    def __missing__(self, statement: str) -> str:
-        ready = self[statement] = statement.replace("{schema}", self._schema)
-        return ready
 
 
 class Pool:
@@ -188,6 +184,21 @@ class Pool:
                     raise
             await pause(0.05 * 2 ** (TRIES - tries_left))
         raise AssertionError("unreachable")
+
+    async def reading(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Return what a person's question finds, planned for what is asked and ended in time.
+
+        The filters of a listing are many; a plan made for any of them would suit none.
+        """
+
+        async def bounded(tx: Transaction) -> T:
+            await tx.bound_reading(READ_TIMEOUT)
+            try:
+                return await work(tx)
+            except asyncpg.QueryCanceledError:
+                raise TooSlow(READ_TIMEOUT) from None
+
+        return await self.retrying(bounded)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:

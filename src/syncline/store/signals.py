@@ -70,7 +70,7 @@ DELETE_BATCH = """
     DELETE FROM {schema}.signals
      WHERE id = ANY (ARRAY(SELECT id FROM {schema}.signals
                             WHERE connection_id = $1 AND ($2::text IS NULL OR tenant_id = $2)
-                            ORDER BY id LIMIT $3))
+                            ORDER BY received_at, id LIMIT $3))
 """
 
 

@@ -1,0 +1,97 @@
+"""What an explanation of a connection rests on, and what it says."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from syncline.model import Worker
+
+
+class Reason(StrEnum):
+    """What a connection waits for, in a word that programs can rely on."""
+
+    RUNNING = "running"
+    LEASE_LAPSED = "lease_lapsed"
+    PAUSED = "paused"
+    NEEDS_REAUTH = "needs_reauth"
+    ERROR = "error"
+    REVOKED = "revoked"
+    NOT_DUE = "not_due"
+    NEXT_TICK = "next_tick"
+    NO_SCHEDULER = "no_scheduler"
+    SCHEDULED = "scheduled"
+    JITTER = "jitter"
+    BACKOFF = "backoff"
+    RATE_LIMITED = "rate_limited"
+    SINGLE_FLIGHT = "single_flight"
+    NO_WORKER = "no_worker"
+    PROVIDER_UNKNOWN = "provider_unknown"
+    WORKER_BUSY = "worker_busy"
+    SUSPECT = "suspect"
+    ABOUT_TO_START = "about_to_start"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingJob:
+    id: UUID
+    job_type: str
+    status: str
+    priority: int
+    attempts: int
+    lapses: int
+    scheduled_at: datetime
+    retry_after: datetime | None
+    started_at: datetime | None
+    slot_at: datetime | None
+    lease_expires_at: datetime | None
+    error: Any
+
+    @property
+    def due_at(self) -> datetime:
+        return max(self.scheduled_at, self.retry_after or self.scheduled_at)
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    id: UUID
+    job_type: str
+    status: str
+    finished_at: datetime
+    error: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that can keep a connection from running, as it stands at `now`."""
+
+    now: datetime
+    connection_id: UUID
+    provider_slug: str
+    status: str
+    status_reason: Any
+    interval: timedelta
+    complaints: tuple[str, ...]
+    last_finished_at: datetime | None
+    last_succeeded_at: datetime | None
+    next_slot_at: datetime
+    pending: tuple[PendingJob, ...]
+    last_ended: EndedJob | None
+    workers: tuple[Worker, ...]
+    last_tick_at: datetime | None
+    tick_interval: timedelta
+    lookahead: timedelta
+    flight_by_type: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The reason for programs, the summary for people, and what both rest on."""
+
+    reason: Reason
+    summary: str
+    due_at: datetime | None
+    waits_until: datetime | None
+    waits_for_job: UUID | None
+    evidence: dict[str, Any]

@@ -1,0 +1,237 @@
+"""Why a connection runs, or does not run, at this moment: decided from evidence alone."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from syncline.model import ConnectionStatus, JobStatus, Worker, WorkerStatus
+from syncline.policy.account import describe, error_line, moment, reason_line, span
+from syncline.policy.evidence import Evidence, Explanation, PendingJob, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    reason: Reason
+    summary: str
+    due_at: datetime | None = None
+    waits_until: datetime | None = None
+    waits_for_job: UUID | None = None
+
+
+def explain(evidence: Evidence) -> Explanation:
+    """Return why the connection is, or is not, running at this moment."""
+    verdict = _judge(evidence)
+    sentences = [verdict.summary, *_since_last_success(evidence), *_complaints(evidence)]
+    return Explanation(
+        reason=verdict.reason,
+        summary=" ".join(sentences),
+        due_at=verdict.due_at,
+        waits_until=verdict.waits_until,
+        waits_for_job=verdict.waits_for_job,
+        evidence=describe(evidence),
+    )
+
+
+def _judge(evidence: Evidence) -> Verdict:
+    running = [job for job in evidence.pending if job.status == JobStatus.RUNNING]
+    queued = [job for job in evidence.pending if job.status == JobStatus.QUEUED]
+    if evidence.status != ConnectionStatus.ACTIVE:
+        return _judge_inactive(evidence, running)
+    if not queued:
+        return _judge_running(evidence, running[0]) if running else _judge_unplanned(evidence)
+    first = min(queued, key=lambda job: (job.due_at > evidence.now, job.due_at, job.id))
+    blocking = [job for job in running if not evidence.flight_by_type]
+    if running and (first.due_at > evidence.now or not blocking):
+        return _judge_running(evidence, running[0])
+    return _judge_queued(evidence, first, blocking)
+
+
+def _judge_inactive(evidence: Evidence, running: Sequence[PendingJob]) -> Verdict:
+    why = reason_line(evidence.status_reason)
+    told = f" ({why})" if why else ""
+    remedies = {
+        ConnectionStatus.PAUSED: "It was paused{told} and is not scheduled until it is resumed.",
+        ConnectionStatus.NEEDS_REAUTH: "The provider no longer accepts its credentials{told}. "
+        "Somebody must authorise it again and then resume it.",
+        ConnectionStatus.ERROR: "It stopped because of an error that no retry can mend{told}. "
+        "Somebody must look at it and then resume it.",
+        ConnectionStatus.REVOKED: "It was revoked{told}; it will not run again.",
+    }
+    status = ConnectionStatus(evidence.status)
+    summary = remedies[status].replace("{told}", told)
+    if running:
+        summary += f" Job {running[0].id}, which had begun before, still runs."
+    return Verdict(Reason(status.value), summary)
+
+
+def _judge_running(evidence: Evidence, job: PendingJob) -> Verdict:
+    began = job.started_at or job.scheduled_at
+    took = span(evidence.now - began)
+    if job.lease_expires_at is not None and job.lease_expires_at <= evidence.now:
+        return Verdict(
+            Reason.LEASE_LAPSED,
+            f"Job {job.id} was running, but its worker has not renewed its lease since "
+            f"{moment(job.lease_expires_at, evidence.now)}. A worker that is alive takes it over "
+            "within seconds.",
+            job.due_at,
+            waits_for_job=job.id,
+        )
+    return Verdict(
+        Reason.RUNNING,
+        f"It is running: {job.job_type} job {job.id} began {took} ago"
+        + (f", after {job.attempts} failures." if job.attempts else "."),
+        job.due_at,
+        waits_for_job=job.id,
+    )
+
+
+def _judge_unplanned(evidence: Evidence) -> Verdict:
+    now, slot = evidence.now, evidence.next_slot_at
+    queued_at = slot - evidence.lookahead
+    missing = _is_scheduler_missing(evidence)
+    if missing and queued_at <= now:
+        last = evidence.last_tick_at
+        seen = f"the last tick was {moment(last, now)}" if last else "none has ever ticked"
+        return Verdict(
+            Reason.NO_SCHEDULER,
+            f"It is due, but no scheduler is at work ({seen}): start one with `syncline run`.",
+            slot,
+        )
+    if queued_at <= now:
+        return Verdict(
+            Reason.NEXT_TICK,
+            f"It is due, and the next tick queues its job, within {span(evidence.tick_interval)}.",
+            slot,
+            waits_until=now + evidence.tick_interval,
+        )
+    return Verdict(
+        Reason.NOT_DUE,
+        f"It is not due yet: it runs every {span(evidence.interval)} and its next slot is "
+        f"{moment(slot, now)}. Its job is queued shortly before that."
+        + (" No scheduler is at work at present, though." if missing else ""),
+        slot,
+        waits_until=slot,
+    )
+
+
+def _judge_queued(evidence: Evidence, job: PendingJob, blocking: Sequence[PendingJob]) -> Verdict:
+    now = evidence.now
+    if job.retry_after is not None and job.retry_after > now:
+        return _judge_backoff(evidence, job, job.retry_after)
+    if job.scheduled_at > now:
+        return _judge_ahead(evidence, job)
+    if blocking:
+        other = blocking[0]
+        return Verdict(
+            Reason.SINGLE_FLIGHT,
+            f"Its {job.job_type} job {job.id} is due, but a connection runs one job at a time and "
+            f"{other.job_type} job {other.id} is running since "
+            f"{moment(other.started_at or other.scheduled_at, now)}.",
+            job.due_at,
+            waits_for_job=other.id,
+        )
+    return _judge_workers(evidence, job)
+
+
+def _judge_backoff(evidence: Evidence, job: PendingJob, until: datetime) -> Verdict:
+    is_hinted = isinstance(job.error, dict) and job.error.get("hinted") is True
+    failed = f"{job.attempts} time{'s' if job.attempts != 1 else ''}"
+    cause = f": {line}" if (line := error_line(job.error)) else ""
+    asked = "The provider asked for this pause." if is_hinted else "`sync now` ends the wait."
+    return Verdict(
+        Reason.RATE_LIMITED if is_hinted else Reason.BACKOFF,
+        f"Job {job.id} has failed {failed}{cause}. It is tried again {moment(until, evidence.now)}."
+        f" {asked}",
+        job.due_at,
+        waits_until=until,
+        waits_for_job=job.id,
+    )
+
+
+def _judge_ahead(evidence: Evidence, job: PendingJob) -> Verdict:
+    now, start = evidence.now, moment(job.scheduled_at, evidence.now)
+    if job.slot_at is not None and job.slot_at <= now:
+        return Verdict(
+            Reason.JITTER,
+            f"Its slot came {moment(job.slot_at, now)}; jitter, which keeps connections from "
+            f"running all at once, lets job {job.id} start {start}.",
+            job.due_at,
+            waits_until=job.scheduled_at,
+            waits_for_job=job.id,
+        )
+    return Verdict(
+        Reason.SCHEDULED,
+        f"Job {job.id} is queued ahead of its time and starts {start}.",
+        job.due_at,
+        waits_until=job.scheduled_at,
+        waits_for_job=job.id,
+    )
+
+
+def _judge_workers(evidence: Evidence, job: PendingJob) -> Verdict:
+    """Say why a job that is due has not been claimed."""
+    since = f"Job {job.id} is due since {moment(job.due_at, evidence.now)}"
+    alive = [
+        worker
+        for worker in evidence.workers
+        if worker.status == WorkerStatus.ALIVE and "executor" in worker.roles
+    ]
+    able = [worker for worker in alive if evidence.provider_slug in worker.providers]
+    if not alive:
+        reason, told = Reason.NO_WORKER, _tell_no_worker(evidence.workers)
+    elif not able:
+        known = ", ".join(sorted({slug for worker in alive for slug in worker.providers})) or "none"
+        reason = Reason.PROVIDER_UNKNOWN
+        told = (
+            f"no worker has a connector for {evidence.provider_slug!r}; those alive "
+            f"({len(alive)}) know {known}. Install or name its connector for a worker."
+        )
+    elif all(worker.busy >= worker.slots for worker in able):
+        reason = Reason.WORKER_BUSY
+        slots = sum(worker.slots for worker in able)
+        told = (
+            f"all {slots} slots of the {len(able)} workers that can run it are taken. "
+            "Add workers, or raise executor.concurrency."
+        )
+    elif job.lapses > 1:
+        reason = Reason.SUSPECT
+        told = (
+            f"its worker has died {job.lapses} times in a row while it ran, so each worker runs "
+            "only one job of this kind at a time."
+        )
+    else:
+        return Verdict(
+            Reason.ABOUT_TO_START,
+            f"{since}, and a worker with a free slot claims it within a moment.",
+            job.due_at,
+            waits_for_job=job.id,
+        )
+    return Verdict(reason, f"{since}, but {told}", job.due_at, waits_for_job=job.id)
+
+
+def _tell_no_worker(workers: Iterable[Worker]) -> str:
+    dead = sum(worker.status == WorkerStatus.DEAD for worker in workers)
+    gone = f" ({dead} fell silent within a day)" if dead else ""
+    return f"no worker is alive{gone}: start one with `syncline run`."
+
+
+def _is_scheduler_missing(evidence: Evidence) -> bool:
+    """Return whether nobody ticks: neither was one seen of late, nor has one just come."""
+    silent_since = evidence.now - 2 * evidence.tick_interval
+    ticked = evidence.last_tick_at is not None and evidence.last_tick_at >= silent_since
+    present = any(
+        worker.status == WorkerStatus.ALIVE and "scheduler" in worker.roles
+        for worker in evidence.workers
+    )
+    return not ticked and not present
+
+
+def _since_last_success(evidence: Evidence) -> list[str]:
+    if evidence.last_succeeded_at is None:
+        return ["It has not synced well yet, as far as its kept jobs tell."]
+    return [f"Its last good sync ended {moment(evidence.last_succeeded_at, evidence.now)}."]
+
+
+def _complaints(evidence: Evidence) -> list[str]:
+    return [f"Its metadata holds a bad value: {complaint}." for complaint in evidence.complaints]

@@ -1,0 +1,141 @@
+"""A follower of signals misses nothing and repeats nothing, in whatever order rows commit."""
+
+import asyncio
+import random
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from support.world import World
+from syncline.store import following
+from syncline.store.following import START, Position
+from syncline.store.signal_pages import SignalFilter
+
+INSERT = (
+    "INSERT INTO {schema}.signals (id, tenant_id, provider_slug, connection_id, kind)"
+    " VALUES ($1, $2, 'github', $3, 'opened')"
+)
+EVERYTHING = SignalFilter()
+
+
+async def store(world: World, session: Any = None, *, tenant: str = "acme") -> UUID:
+    id_ = uuid4()
+    await world.sql(INSERT, id_, tenant, UUID(int=7), session=session)
+    return id_
+
+
+class Follower:
+    def __init__(self, world: World, wanted: SignalFilter = EVERYTHING) -> None:
+        self._world = world
+        self._wanted = wanted
+        self.position = START
+        self.seen: list[UUID] = []
+
+    async def catch_up(self, limit: int = 2) -> list[UUID]:
+        """Return what is new, read in small steps."""
+        new: list[UUID] = []
+        is_caught_up = False
+        while not is_caught_up:
+            step = await self._world.engine.signals.follow(
+                self._wanted, position=self.position, limit=limit
+            )
+            new += [signal.id for signal in step.signals]
+            self.position, is_caught_up = step.position, step.is_caught_up
+        self.seen += new
+        return new
+
+
+async def test_a_transaction_that_commits_late_is_neither_missed_nor_repeated(
+    world: World,
+) -> None:
+    follower = Follower(world)
+    async with world.session() as slow, world.session() as quick:
+        late = slow.transaction()
+        await late.start()
+        first = await store(world, slow)
+        second = await store(world, quick)  # committed at once, but after one that still runs
+
+        while_it_runs = await follower.catch_up()
+        await late.commit()
+        after_it_ended = await follower.catch_up()
+
+    assert while_it_runs == []
+    assert after_it_ended == [first, second]
+    assert await follower.catch_up() == []
+
+
+async def test_what_was_undone_is_never_told_and_holds_nothing_back(world: World) -> None:
+    follower = Follower(world)
+    async with world.session() as session:
+        undone = session.transaction()
+        await undone.start()
+        await store(world, session)
+        kept = await store(world)
+        await undone.rollback()
+
+    assert await follower.catch_up() == [kept]
+
+
+async def test_rows_of_one_transaction_are_told_page_by_page(world: World) -> None:
+    follower = Follower(world)
+    async with world.session() as session, session.transaction():
+        ids = [await store(world, session) for _ in range(7)]
+
+    assert await follower.catch_up(limit=3) == sorted(ids)
+
+
+async def test_only_what_is_wanted_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "ROWS_LOOKED_AT", 3)  # looks end although nothing was wanted
+    follower = Follower(world, SignalFilter("acme"))
+    for _ in range(8):
+        await store(world, tenant="birch")
+    ours = await store(world)
+
+    assert await follower.catch_up() == [ours]
+
+
+async def test_following_from_now_on(world: World) -> None:
+    await store(world)
+    follower = Follower(world)
+    follower.position = await world.engine.signals.position()
+
+    assert await follower.catch_up() == []
+    new = await store(world)
+    assert await follower.catch_up() == [new]
+
+
+async def test_a_position_of_another_database_is_refused(world: World) -> None:
+    with pytest.raises(ValueError, match="position lies ahead of this database"):
+        await world.engine.signals.follow(EVERYTHING, position=Position(2**62, UUID(int=0)))
+
+
+async def test_many_writers_that_commit_in_any_order(world: World) -> None:
+    chance = random.Random(4)
+    stored: list[UUID] = []
+    follower = Follower(world)
+    writing = 4
+
+    async def write() -> None:
+        nonlocal writing
+        async with world.session() as session:
+            for _ in range(25):
+                transaction = session.transaction()
+                await transaction.start()
+                ids = [await store(world, session) for _ in range(chance.randint(1, 3))]
+                await asyncio.sleep(chance.random() / 200)
+                if chance.random() < 0.2:
+                    await transaction.rollback()
+                else:
+                    await transaction.commit()
+                    stored.extend(ids)
+        writing -= 1
+
+    async def follow() -> None:
+        while writing:
+            await follower.catch_up()
+
+    await asyncio.gather(follow(), *(write() for _ in range(4)))
+    await follower.catch_up()
+
+    assert sorted(follower.seen) == sorted(stored)

@@ -1,0 +1,293 @@
+"""Pages lead through everything once, in order, whatever the filter, while rows come and go."""
+
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from support.world import World, at
+from syncline.engine.pages import Listing
+from syncline.model import Connection, Job, StoredSignal
+from syncline.store.job_pages import JobFilter
+from syncline.store.signal_pages import SignalFilter
+
+TENANTS, PROVIDERS = ("acme", "birch"), ("github", "git", "demo")
+STATUSES = ("active", "active", "paused", "error")
+
+
+async def fill_connections(world: World) -> None:
+    rows = [
+        (
+            uuid4(),
+            TENANTS[n % 2],
+            PROVIDERS[n % 3],
+            f"{'Über' if n % 5 else 'a'}-{n}",
+            STATUSES[n % 4],
+            None if n % 7 == 0 else at("10:00") + timedelta(minutes=n // 3),
+        )
+        for n in range(60)
+    ]
+    await world.sql(
+        "INSERT INTO {schema}.connections"
+        " (id, tenant_id, provider_slug, external_id, status, last_finished_at)"
+        " SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[],"
+        " $6::timestamptz[])",
+        *zip(*rows, strict=True),
+    )
+
+
+async def connections_by(world: World, limit: int = 7, **asked: Any) -> list[Connection]:
+    """Return everything that the pages lead to."""
+    found: list[Connection] = []
+    page: Listing[Connection] = Listing([], "")
+    while page.next_page is not None:
+        page = await world.engine.connections.page(
+            **asked, after=page.next_page or None, limit=limit
+        )
+        assert len(page.items) <= limit
+        found += page.items
+    return found
+
+
+FILTERS: list[dict[str, Any]] = [
+    {},
+    {"tenant_id": "acme"},
+    {"provider_slug": "git"},
+    {"status": "error"},
+    {"status": "active"},
+    {"external_id_prefix": "Über-1"},
+    {"tenant_id": "birch", "provider_slug": "demo", "status": "paused"},
+    {"tenant_id": "acme", "external_id_prefix": "a"},
+    {"provider_slug": "fax"},
+]
+
+
+@pytest.mark.parametrize("asked", FILTERS, ids=lambda asked: " ".join(asked) or "none")
+async def test_pages_of_connections_are_those_wanted_in_order(
+    world: World, asked: dict[str, Any]
+) -> None:
+    await fill_connections(world)
+    everything = await world.engine.connections.list(limit=1000)
+
+    def wanted(one: Connection) -> bool:
+        prefix = asked.get("external_id_prefix", "")
+        others = {key: value for key, value in asked.items() if key != "external_id_prefix"}
+        return one.external_id.startswith(prefix) and all(
+            getattr(one, key) == value for key, value in others.items()
+        )
+
+    expected = [one for one in everything if wanted(one)]
+    orders: dict[str, Any] = {
+        "id": lambda one: one.id,
+        "external_id": lambda one: (one.external_id.encode(), one.id),
+        "staleness": lambda one: (one.last_finished_at or at("00:00"), one.id),
+    }
+    for order, key in orders.items():
+        found = await connections_by(world, **asked, order=order)
+        assert [one.id for one in found] == [one.id for one in sorted(expected, key=key)], order
+
+
+async def test_a_list_goes_on_after_an_id_in_every_order(world: World) -> None:
+    await fill_connections(world)
+    for order in ("id", "external_id", "staleness"):
+        first = await world.engine.connections.list(order=order, limit=10)
+        second = await world.engine.connections.list(order=order, after=first[-1].id, limit=10)
+        both = await world.engine.connections.list(order=order, limit=20)
+        assert [*first, *second] == both
+
+
+async def test_the_last_run_is_told_before_its_plan_knows_it(world: World) -> None:
+    connection = await world.connection(last_finished="11:00")
+
+    [listed] = await world.engine.connections.list()
+
+    assert listed.last_finished_at == at("11:00")
+    assert (await world.engine.connections.get(connection.id)).last_finished_at == at("11:00")
+
+
+async def test_connections_that_come_and_go_disturb_no_others(world: World) -> None:
+    await fill_connections(world)
+    before = {one.id for one in await world.engine.connections.list(limit=1000)}
+    seen: list[UUID] = []
+    gone: set[UUID] = set()
+    page: Listing[Connection] = Listing([], "")
+
+    while page.next_page is not None:
+        page = await world.engine.connections.page(after=page.next_page or None, limit=5)
+        seen += [one.id for one in page.items]
+        await world.connection()  # its id may lie before or behind this page
+        if page.items:
+            gone.add(page.items[-1].id)  # the very row that the token names
+            await world.engine.connections.delete(page.items[-1].id)
+
+    assert len(seen) == len(set(seen))
+    assert before - gone <= set(seen)
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        ("nonsense", "page is not a token"),
+        ("ä", "page is not a token"),
+        ("", "page is not a token"),
+        ("W10", "page is not a token"),
+        ("x" * 5000, "page is not a token"),
+        (
+            "WyJuYW1lIixudWxsLCIwMDAwMDAwMC0wMDAwLTAwMDAtMDAwMC0wMDAwMDAwMDAwMDAiXQ",
+            "another listing",
+        ),
+    ],
+)
+async def test_a_token_of_ones_own_making_is_refused(
+    world: World, token: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        await world.engine.connections.page(after=token)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"order": "name"},
+        {"status": "asleep"},
+        {"tenant_id": "a\0b"},
+        {"provider_slug": ""},
+        {"external_id_prefix": "\ud800"},
+    ],
+    ids=str,
+)
+async def test_a_filter_that_makes_no_sense_is_refused(world: World, asked: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(asked))):
+        await world.engine.connections.page(**asked)
+
+
+async def fill_jobs(world: World) -> list[Connection]:
+    connections = [await world.connection(tenant=TENANTS[n % 2]) for n in range(4)]
+    for n in range(40):
+        connection = connections[n % 4]
+        status = ("succeeded", "failed", "cancelled")[n % 3]
+        finished = at("10:00") + timedelta(minutes=n // 8)  # some finish together
+        await world.job(connection, status=status, finished_at=finished)
+    for connection in connections:
+        await world.job(connection, job_type="full")
+        await world.running_job(connection)
+    return connections
+
+
+async def jobs_by(world: World, wanted: JobFilter) -> list[Job]:
+    found: list[Job] = []
+    page: Listing[Job] = Listing([], "")
+    while page.next_page is not None:
+        page = await world.engine.jobs.page(wanted, after=page.next_page or None, limit=3)
+        found += page.items
+    return found
+
+
+async def test_pages_of_jobs_are_those_wanted_the_newest_first(world: World) -> None:
+    connections = await fill_jobs(world)
+    everything = await world.engine.jobs.list(limit=1000)
+    assert len(everything) == 48
+
+    for tenant in (None, *TENANTS):
+        for status in (None, "queued", "running", "succeeded", "failed", "cancelled"):
+            for job_type in (None, "full"):
+                wanted = JobFilter(tenant, status=status, job_type=job_type)
+                expected = [
+                    job
+                    for job in everything
+                    if tenant in (None, job.tenant_id)
+                    and status in (None, job.status)
+                    and job_type in (None, job.job_type)
+                ]
+                assert await jobs_by(world, wanted) == expected, wanted
+
+    history = await jobs_by(world, JobFilter(connection_id=connections[0].id))
+    assert len(history) == 12
+    ends = [(job.finished_at or at("23:00"), job.id) for job in history]
+    assert all(newer > older for newer, older in pairwise(ends))
+    foreign = JobFilter("birch", connection_id=connections[0].id)
+    assert await jobs_by(world, foreign) == []
+
+
+async def test_a_list_of_jobs_goes_on_before_an_id(world: World) -> None:
+    [connection, *_] = await fill_jobs(world)
+    asked: list[dict[str, Any]] = [{}, {"connection_id": connection.id}, {"tenant_id": "acme"}]
+    for filters in asked:
+        first = await world.engine.jobs.list(**filters, limit=5)
+        second = await world.engine.jobs.list(**filters, before=first[-1].id, limit=5)
+        assert [*first, *second] == await world.engine.jobs.list(**filters, limit=10)
+
+
+async def fill_signals(world: World) -> list[Connection]:
+    connections = [await world.connection(tenant=TENANTS[n % 2]) for n in range(4)]
+    for n in range(40):
+        await add_signal(
+            world,
+            connections[n % 4],
+            kind=("opened", "closed")[n // 4 % 2],
+            received_at=at("10:00") + timedelta(minutes=n // 10),
+        )
+    return connections
+
+
+async def add_signal(world: World, connection: Connection, **columns: Any) -> UUID:
+    row: dict[str, Any] = {
+        "id": uuid4(),
+        "tenant_id": connection.tenant_id,
+        "provider_slug": connection.provider_slug,
+        "connection_id": connection.id,
+        "kind": "opened",
+        **columns,
+    }
+    places = ", ".join(f"${number}" for number in range(1, len(row) + 1))
+    insert = f"INSERT INTO {{schema}}.signals ({', '.join(row)}) VALUES ({places})"
+    await world.sql(insert, *row.values())
+    id_: UUID = row["id"]
+    return id_
+
+
+async def signals_by(
+    world: World, wanted: SignalFilter, *, newest_first: bool
+) -> list[StoredSignal]:
+    found: list[StoredSignal] = []
+    page: Listing[StoredSignal] = Listing([], "")
+    while page.next_page is not None:
+        page = await world.engine.signals.page(
+            wanted, after=page.next_page or None, newest_first=newest_first, limit=3
+        )
+        found += page.items
+    return found
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+async def test_pages_of_signals_are_those_wanted_by_when_they_were_stored(
+    world: World, newest_first: bool
+) -> None:
+    connections = await fill_signals(world)
+    everything = await world.engine.signals.list(limit=1000)
+    assert len(everything) == 40
+    for wanted in (
+        SignalFilter(),
+        SignalFilter("acme"),
+        SignalFilter(connection_id=connections[1].id),
+        SignalFilter("acme", connections[1].id),
+        SignalFilter(kind="closed"),
+        SignalFilter("birch", kind="closed", since=at("10:01"), until=at("10:03")),
+        SignalFilter(since=at("10:02")),
+        SignalFilter(connection_id=connections[0].id, until=at("10:02")),
+        SignalFilter(provider_slug="fax"),
+    ):
+        expected = [
+            one
+            for one in everything
+            if wanted.tenant_id in (None, one.tenant_id)
+            and wanted.connection_id in (None, one.connection_id)
+            and wanted.provider_slug in (None, one.provider_slug)
+            and wanted.kind in (None, one.kind)
+            and (wanted.since is None or one.received_at >= wanted.since)
+            and (wanted.until is None or one.received_at < wanted.until)
+        ]
+        expected.sort(key=lambda one: (one.received_at, one.id), reverse=newest_first)
+        assert await signals_by(world, wanted, newest_first=newest_first) == expected, wanted
