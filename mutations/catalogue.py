@@ -146,6 +146,32 @@ MUTATIONS = (
         ("tests/scenarios/test_leases.py", "tests/engine/test_lease_rules.py"),
     ),
     Mutation(
+        "the lease of a streamed page",
+        "a worker stores pages of a job that it no longer holds",
+        "store/jobs.py",
+        (
+            (
+                "WHERE j.id = page.id AND j.lease_token = page.token",
+                "WHERE j.id = page.id AND page.token IS NOT NULL",
+            ),
+        ),
+        ("tests/store/test_stream_races.py", "tests/engine/test_stream_rules.py"),
+    ),
+    Mutation(
+        "the cursor of a streamed page on its job",
+        "a job that died in mid-stream begins where it first began",
+        "store/jobs.py",
+        (("SET cursor = coalesce(page.cursor, j.cursor),", "SET cursor = j.cursor,"),),
+        ("tests/engine/test_stream_rules.py",),
+    ),
+    Mutation(
+        "a streamed page that is repeated",
+        "a page whose answer was lost is stored twice",
+        "engine/streams.py",
+        (("if ids and not (is_repeated and await signals.are_stored(tx, ids)):", "if ids:"),),
+        ("tests/store/test_stream_races.py",),
+    ),
+    Mutation(
         "an orderly release",
         "a job that was interrupted counts as failed",
         "engine/settlement.py",

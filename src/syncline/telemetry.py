@@ -144,6 +144,10 @@ class Telemetry(Voice):
         self._executor.succeeded[provider_slug].inc(len(seconds))
         self._executor.signals[provider_slug].inc(signals)
 
+    def page_committed(self, provider_slug: str, *, signals: int) -> None:
+        """Count the signals of a streamed page; its job goes on running."""
+        self._executor.signals[provider_slug].inc(signals)
+
     def job_failed(
         self,
         provider_slug: str,

@@ -62,7 +62,7 @@ class Auditor:
         for id_, job in changed["job"].items():
             before = self._jobs.get(id_)
             self._judge_job(before, job)
-            if job["job_type"] == "full" and job["status"] == "succeeded" and before != job:
+            if job["job_type"] == "full" and _brought_a_page(before, job):
                 full_passes.add(job["connection_id"])
             self._jobs[id_] = job
         self._judge_company({job["connection_id"] for job in changed["job"].values()})
@@ -79,6 +79,8 @@ class Auditor:
         if was in TERMINAL:
             self._complain(f"a {was} job changed", before, job)
         counted = job["attempts"] - before["attempts"]
+        if was == is_ == "running" and _brought_a_page(before, job):
+            counted = job["attempts"]  # a page that moved on starts the count afresh
         if counted not in ((0, 1) if was == "running" and is_ != "running" else (0,)):
             self._complain(f"an attempt was counted {counted} times", before, job)
         if was == "running" and is_ == "succeeded" and counted:
@@ -141,6 +143,18 @@ class Auditor:
 
     def _complain(self, what: str, *rows: dict[str, Any]) -> None:
         raise Broken("\n    ".join([what, *map(json.dumps, rows)]))
+
+
+def _brought_a_page(before: dict[str, Any] | None, job: dict[str, Any]) -> bool:
+    """Return whether a page of the job was stored: its last, or one of a stream."""
+    if job["status"] == "succeeded":
+        return before != job
+    return (
+        job["status"] == "running"
+        and before is not None
+        and before["status"] == "running"
+        and before["cursor"] != job["cursor"]
+    )
 
 
 def _cursor(connection: dict[str, Any]) -> int:

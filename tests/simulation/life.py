@@ -15,7 +15,7 @@ from simulation.loop import Process, SimulatedLoop
 from simulation.network import SimulatedNetwork
 from simulation.observer import Observer
 from simulation.people import People
-from simulation.provider import Blocking, Calling, Ledger
+from simulation.provider import Blocking, Calling, Ledger, Streaming
 from simulation.weather import Storms, Weather, climate_of
 from simulation.workers import CREWS, Workers, context_of
 from syncline import Engine, Settings
@@ -146,6 +146,7 @@ class World:
         self._network.is_down = False
         self._ledger.misbehaviour = 0
         self._workers.thaw_all()
+        await people.delete_again()
         until = self.loop.time() + LONGEST_DRAIN_SECONDS
         while missing := self._missing(people):
             if self.loop.time() > until:
@@ -187,7 +188,7 @@ class World:
         return {name: json.loads(text) for name, text in self._observer.ask(STORED)}
 
     def _make_engine(self) -> Engine:
-        connectors = [Calling(self._ledger), Blocking(self._ledger)]
+        connectors = [one(self._ledger) for one in (Calling, Blocking, Streaming)]
         return Engine(self._settings, connectors, clock=self._clock, rng=self._chance())
 
     def _chance(self) -> random.Random:

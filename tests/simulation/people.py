@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -56,7 +57,7 @@ class People:
         self._ledger.open_account(name, has_keys=self._rng.random() < 0.7)
         connection = await self._engine.connections.create(
             tenant_id=self._rng.choice(("acme", "globex")),
-            provider_slug=self._rng.choice(("calling", "calling", "blocking")),
+            provider_slug=self._rng.choice(("calling", "calling", "blocking", "streaming")),
             external_id=name,
             interval_seconds=self._rng.choice((None, 60, 90)),
         )
@@ -119,6 +120,12 @@ class People:
     async def verify(self, _name: str = "", _id: UUID | None = None) -> None:
         if broken := await self._engine.verify():
             raise Broken(f"verify: {broken}")
+
+    async def delete_again(self) -> None:
+        """Finish the deletions that the end of the rough times cut short."""
+        for id_, keeps_signals in self.deleted.items():
+            with suppress(LookupError):
+                await self._engine.connections.delete(id_, keep_signals=keeps_signals)
 
     async def resume_all(self) -> list[Connection]:
         connections = await self._engine.connections.list()

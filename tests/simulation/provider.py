@@ -7,7 +7,7 @@ import asyncio
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -182,6 +182,31 @@ class Calling(Connector):
                 ledger.answers["hangs"] += 1
                 await asyncio.sleep(HANGS_SECONDS)
             return ledger.answer(connection, cursor)
+        finally:
+            ledger.end(connection, call, loop.time())
+
+
+class Streaming(Connector):
+    """Yields page after page for as long as there are more, waiting for the provider between."""
+
+    provider = "streaming"
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
+        ledger, loop = self._ledger, asyncio.get_running_loop()
+        call = ledger.begin(connection, loop.time())
+        rng = ledger.accounts[connection.external_id].rng
+        try:
+            while True:
+                await asyncio.sleep(rng.uniform(0, 2))
+                page = ledger.answer(connection, cursor)
+                ledger.answers["streamed"] += 1
+                yield page
+                if not page.has_more or rng.random() < 0.1:
+                    return
+                cursor = page.next_cursor
         finally:
             ledger.end(connection, call, loop.time())
 

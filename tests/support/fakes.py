@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from syncline import Connection, SyncResult
@@ -46,6 +46,21 @@ class HeldRun:
         self.let_go.set()
         if self.worker is not None:
             await self.worker
+
+
+class HeldStream:
+    """A line of a script that is held like a run, and then yields its pages."""
+
+    def __init__(self, *pages: SyncResult) -> None:
+        self.started = asyncio.Event()
+        self.let_go = asyncio.Event()
+        self._pages = pages
+
+    async def __call__(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
+        self.started.set()
+        await self.let_go.wait()
+        for page in self._pages:
+            yield page
 
 
 async def eventually(happened: Callable[[], bool | Awaitable[bool]]) -> None:

@@ -5,7 +5,7 @@ import ctypes
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,6 +69,21 @@ class Paged(Connector):
         records = range(max(0, start - OVERLAP), end)
         signals = [Signal("record", EPOCH, {"number": n}, dedupe_key=str(n)) for n in records]
         return SyncResult(signals, next_cursor=end, has_more=end < total)
+
+
+class Streamed(Connector):
+    """Yields the records 0 … total in small pages; without keys, so that a double would show."""
+
+    provider = "streamed"
+
+    async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
+        total = connection.config["total"]
+        for start in range(cursor or 0, total, PAGE):
+            ledger().write("called", connection, start)
+            await asyncio.sleep(connection.config.get("page_seconds", 0))
+            end = min(start + PAGE, total)
+            signals = [Signal("record", EPOCH, {"number": n}) for n in range(start, end)]
+            yield SyncResult(signals, next_cursor=end)
 
 
 class Fragile(Connector):

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from support.fakes import HeldRun
+from support.fakes import HeldRun, HeldStream
 from support.world import World
 from syncline import Connection
 from syncline.store import claims
@@ -87,7 +87,7 @@ async def made_to_wait(world: World, work: Coroutine[Any, Any, Result]) -> "asyn
     return task
 
 
-async def ended_into_waiting(world: World, run: HeldRun) -> None:
+async def ended_into_waiting(world: World, run: HeldRun | HeldStream) -> None:
     """Let a run end, and return once its settle waits for a lock that somebody holds."""
     waiting = await count_waiting(world)
     run.let_go.set()

@@ -1,11 +1,12 @@
-"""One attempt: call the connector with the effective cursor and check the page it returns."""
+"""One attempt: call the connector with the effective cursor and check what it returns."""
 
 import asyncio
 import contextlib
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from syncline.model import Connection, SyncResult
@@ -20,10 +21,18 @@ T = TypeVar("T")
 MANY_SIGNALS = 1000  # more than these are checked in a thread, so that the loop goes on
 
 
+@dataclass(frozen=True, slots=True)
+class PageStream:
+    """What a connector returns that has many pages: they are had one by one, not yet checked."""
+
+    results: AsyncIterator[Any]
+    cursor: Any
+
+
 async def attempt(
     connector: Connector, claim: Claim, limits: PageLimits, threads: "Threads"
-) -> Page:
-    """Return the connector's page, checked; raise whatever kept it from being had."""
+) -> Page | PageStream:
+    """Return the connector's page, checked, or its stream; raise whatever kept it back."""
     connection = read_claimed_connection(claim)
     stored = connection.metadata.get("sync")
     cursor = effective_cursor(
@@ -33,11 +42,22 @@ async def attempt(
     )
     if inspect.iscoroutinefunction(connector.sync):
         result = await connector.sync(connection, cursor)
+    elif inspect.isasyncgenfunction(connector.sync):
+        return PageStream(connector.sync(connection, cursor), cursor)
     else:
         result = await threads.run(lambda: connector.sync(connection, cursor))
         if inspect.isawaitable(result):
             result = await result
-    if isinstance(result, SyncResult) and _is_cheap(result.signals):
+    if _is_cheap(result):
+        return read_page(result, cursor=cursor, limits=limits)
+    if isinstance(result, AsyncIterator):
+        return PageStream(result, cursor)
+    return await check_page(result, cursor, limits, threads)
+
+
+async def check_page(result: Any, cursor: Any, limits: PageLimits, threads: "Threads") -> Page:
+    """Return the page, checked; a large one in a thread."""
+    if _is_cheap(result):
         return read_page(result, cursor=cursor, limits=limits)
     return await threads.run(lambda: read_page(result, cursor=cursor, limits=limits))
 
@@ -57,8 +77,11 @@ def read_claimed_connection(claim: Claim) -> Connection:
     )
 
 
-def _is_cheap(signals: Any) -> bool:
-    """Return whether checking the signals takes next to no time and runs no foreign code."""
+def _is_cheap(result: Any) -> bool:
+    """Return whether checking the page takes next to no time and runs no foreign code."""
+    if not isinstance(result, SyncResult):
+        return False
+    signals = result.signals
     return isinstance(signals, list | tuple) and len(signals) <= MANY_SIGNALS
 
 

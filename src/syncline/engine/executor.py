@@ -12,9 +12,11 @@ from syncline.engine.attempt import attempt
 from syncline.engine.lanes import Lanes
 from syncline.engine.runs import Run, Runs
 from syncline.engine.settlement import ACTIVE, Settler
+from syncline.engine.streams import Streams
 from syncline.errors import ContractError
 from syncline.policy.outcome import Ending, Raised, Unrun
 from syncline.sdk.connector import Connector
+from syncline.sdk.page import Page
 from syncline.settings import ExecutorSettings
 from syncline.store import claims
 from syncline.store.claims import Claim, Lease
@@ -48,6 +50,7 @@ class Executor:
         self.on_room: Callable[[], None] = lambda: None
         self.runs = Runs(lambda run: self._lanes.take(run), lambda: self.on_room())
         self._lanes = Lanes(settler, self.runs.settled, telemetry)
+        self._streams = Streams(pool, settings, clock, self.runs, telemetry)
 
     @property
     def free_slots(self) -> int:
@@ -62,7 +65,7 @@ class Executor:
 
     async def claim_and_start(self) -> int:
         """Return how many due jobs were claimed and started, in their order."""
-        self._lanes.gives_up = False
+        self._lanes.gives_up = self.runs.is_draining = False
         asked = monotonic()
         claimed = await self._claim(min(self.free_slots, LARGEST_CLAIM))
         for claim in claimed:
@@ -71,6 +74,7 @@ class Executor:
 
     async def drain(self, grace_seconds: float) -> bool:
         """Let running jobs end, then release the rest; return whether every row was settled."""
+        self.runs.is_draining = True
         if await self._settled_within(grace_seconds):
             return True
         for run in self.runs.unsettled():
@@ -133,7 +137,10 @@ class Executor:
             with self._telemetry.run(
                 claim.id, claim.connection_id, claim.provider_slug, claim.job_type
             ):
-                return await attempt(connector, claim, self._limits, run.threads)
+                result = await attempt(connector, claim, self._limits, run.threads)
+                if isinstance(result, Page):
+                    return result
+                return await self._streams.follow(run, result)
         except asyncio.CancelledError:
             raise
         except BaseException as error:

@@ -25,6 +25,8 @@ class Run:
     ending: Ending | None = None
     ended: float = 0
     is_settled: bool = False
+    page_began: float | None = None  # of a stream: when its connector was asked for the next page
+    is_committing: bool = False  # a page of it is; the connector waits, so no deadline counts
 
     @property
     def is_alive(self) -> bool:
@@ -44,6 +46,7 @@ class Runs:
         self._on_ended = on_ended
         self._on_room = on_room
         self._unsettled = 0
+        self.is_draining = False  # a stream ends after the page in hand
         self.some_settled = asyncio.Event()
         self._all_settled = asyncio.Event()
         self._all_settled.set()
@@ -93,11 +96,15 @@ class Runs:
         for job_id in job_ids:
             run = self._runs.get(job_id)
             if run is not None and run.ending is None:
-                run.ending = Interrupted()
+                self.abandon(run)
                 lost.append(run)
                 run.stop()
-        self.settled(lost)
         return lost
+
+    def abandon(self, run: Run) -> None:
+        """Take note that a run's job is no longer ours; nothing will be written for it."""
+        run.ending = Interrupted()
+        self.settled([run])
 
     def stop_overdue(self, *, max_run_seconds: float, lease_seconds: float) -> None:
         """End the runs that took too long, and those whose lease could not be kept.
@@ -107,9 +114,9 @@ class Runs:
         """
         now = monotonic()
         for run in self.unsettled():
-            if run.ending is not None:
+            if run.ending is not None or run.is_committing:
                 continue
-            if now - run.began >= max_run_seconds:
+            if now - (run.page_began or run.began) >= max_run_seconds:
                 timeout = TimeoutError(f"ran longer than max_run_seconds ({max_run_seconds:g})")
                 self.end(run, Raised(timeout))
                 run.stop()

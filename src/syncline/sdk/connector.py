@@ -1,6 +1,6 @@
 """The one thing an author writes: a class that turns a cursor into a page."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from syncline.model import Connection, SyncResult
@@ -14,15 +14,19 @@ class Connector:
     """Syncs one provider: cursor in, page out.
 
     Set `provider` and override `sync`, as `async def` or as a plain `def` (which runs in a
-    thread). Raise `RateLimited`, `Unauthorized`, `Transient` or `Permanent` when no page can be
-    had; anything else that is raised is retried with backoff.
+    thread). One that yields pages from an `async def` streams them: each is stored, with its
+    cursor, before `sync` goes on after the `yield`. Raise `RateLimited`, `Unauthorized`,
+    `Transient` or `Permanent` when no page can be had; anything else that is raised is retried
+    with backoff.
     """
 
     provider: str = ""
     http_environment: "HttpEnvironment | None" = None  # the engine's, once it has the connector
 
-    def sync(self, connection: Connection, cursor: Any) -> SyncResult | Awaitable[SyncResult]:
-        """Return the page after `cursor`, which is None on the first call."""
+    def sync(
+        self, connection: Connection, cursor: Any
+    ) -> SyncResult | Awaitable[SyncResult] | AsyncIterator[SyncResult]:
+        """Return the page after `cursor`, which is None on the first call, or yield the pages."""
         raise NotImplementedError(f"{type(self).__name__} does not define sync()")
 
     def http(

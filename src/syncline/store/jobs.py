@@ -137,6 +137,34 @@ async def close_empty(
     return await tx.execute(CLOSE_EMPTY, ids, tokens, now)
 
 
+ADVANCE = """
+    -- Keep the cursors of streamed pages on jobs that go on running under the presented token, and
+    -- extend their leases. Failures are counted afresh once the cursor has moved: a job that dies
+    -- again and again at one place is still found out.
+    UPDATE {schema}.sync_jobs j
+       SET cursor = coalesce(page.cursor, j.cursor),
+           attempts = CASE WHEN coalesce(page.cursor, j.cursor) IS DISTINCT FROM j.cursor
+                           THEN 0 ELSE j.attempts END,
+           lapses = CASE WHEN coalesce(page.cursor, j.cursor) IS DISTINCT FROM j.cursor
+                         THEN 0 ELSE j.lapses END,
+           error = CASE WHEN coalesce(page.cursor, j.cursor) IS DISTINCT FROM j.cursor
+                        THEN NULL ELSE j.error END,
+           lease_expires_at = $4, updated_at = now()
+      FROM unnest($1::uuid[], $2::uuid[], $3::jsonb[]) AS page (id, token, cursor)
+     WHERE j.id = page.id AND j.lease_token = page.token
+ RETURNING j.id, j.attempts, j.lapses
+"""
+
+
+async def advance(
+    tx: Transaction, pages: Sequence[tuple[UUID, UUID, str | None]], *, lease_expires_at: datetime
+) -> dict[UUID, tuple[int, int]]:
+    """Return the jobs, of those given with token and cursor, still ours: attempts and lapses."""
+    ids, tokens, cursors = zip(*pages, strict=True)
+    rows = await tx.fetch(ADVANCE, ids, tokens, cursors, lease_expires_at)
+    return {row["id"]: (row["attempts"], row["lapses"]) for row in rows}
+
+
 FOLLOW_UP = """
     -- Queue what comes next. Where the guard holds a queued job the two become one; where it
     -- holds a running one, that is marked to be followed. For a connection that has left active

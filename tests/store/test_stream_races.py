@@ -1,0 +1,140 @@
+"""A page of a stream against whoever else reaches for its job, in written-out orders."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from support.fakes import HeldStream
+from support.interleaving import actor, claim, due_connection, ended_into_waiting, made_to_wait
+from support.world import World, at
+from syncline import Connection, Signal, SyncResult
+from syncline.clock import InjectedClock, monotonic
+from syncline.engine.attempt import PageStream
+from syncline.engine.runs import Runs
+from syncline.engine.streams import Streams
+from syncline.sdk.page import Page
+from syncline.store.pool import Pool, Transaction
+
+pytestmark = pytest.mark.usefixtures("no_deadlock")
+
+Act = Callable[[World, Connection, UUID], Coroutine[Any, Any, None]]
+
+
+def page(number: int) -> SyncResult:
+    return SyncResult([Signal("seen", at("11:00"), {"n": number})], next_cursor=number)
+
+
+async def cancel(world: World, connection: Connection, job_id: UUID) -> None:
+    await world.engine.jobs.cancel(job_id)
+
+
+async def pause(world: World, connection: Connection, job_id: UUID) -> None:
+    await world.engine.connections.pause(connection.id)
+
+
+async def delete(world: World, connection: Connection, job_id: UUID) -> None:
+    await world.engine.connections.delete(connection.id)
+
+
+@pytest.mark.parametrize(
+    ("act", "act_first", "stored"),
+    [
+        (cancel, True, []),
+        (cancel, False, [1]),
+        (pause, True, [1]),
+        (pause, False, [1, 2]),
+        (delete, True, []),
+        (delete, False, []),
+    ],
+    ids=lambda value: getattr(value, "__name__", None) if callable(value) else None,
+)
+async def test_a_page_meets_somebody_who_acts_on_its_job(
+    world: World, act: Act, act_first: bool, stored: list[int]
+) -> None:
+    """Whoever came first is obeyed: a page that is fenced is not stored, or it is the last."""
+    connection, job_id = await due_connection(world)
+    stream = HeldStream(page(1), page(2), page(3))
+    world.connector.script.append(stream)
+    async with actor(world) as gate:
+        await gate.lock(connection)
+        running = asyncio.create_task(world.engine.run_due())
+        await stream.started.wait()
+        if act_first:
+            acted = await made_to_wait(world, act(world, connection, job_id))
+            await ended_into_waiting(world, stream)
+        else:
+            await ended_into_waiting(world, stream)
+            acted = await made_to_wait(world, act(world, connection, job_id))
+        await gate.commit()
+        await asyncio.gather(acted, running)
+
+    assert [signal.payload["n"] for signal in await world.signals(connection)] == stored
+    assert await world.sql("SELECT FROM {schema}.sync_jobs WHERE status = 'running'") == []
+    assert await world.engine.verify() == []
+
+
+async def test_the_reaper_passes_by_a_job_whose_page_is_being_stored(world: World) -> None:
+    """An expired lease that nobody reaped may still store its page, and is renewed by it."""
+    _, job_id = await due_connection(world)
+    stream = HeldStream(page(1))
+    world.connector.script.append(stream)
+    async with actor(world) as gate:
+        running = asyncio.create_task(world.engine.run_due())
+        await stream.started.wait()
+        world.clock.advance(seconds=31)
+        await gate.sql("LOCK TABLE {schema}.signals IN ACCESS EXCLUSIVE MODE")
+        await ended_into_waiting(world, stream)
+        async with world.another_engine(connectors=[]) as reaper:
+            await reaper.run_due()
+        await gate.commit()
+        await running
+
+    job = await world.get_job(job_id)
+    assert (job.status, job.attempts, job.cursor) == ("succeeded", 0, 1)
+
+
+class Forgetful(Pool):
+    """Commits, and loses the answer, as often as it is told to."""
+
+    answers_to_lose = 1
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        async with super().transaction() as tx:
+            yield tx
+        if self.answers_to_lose:
+            self.answers_to_lose -= 1
+            raise ConnectionResetError("the answer was lost")
+
+
+@pytest.mark.parametrize("key", ["1", None], ids=["with a key", "without a key"])
+async def test_a_page_whose_answer_was_lost_is_not_stored_twice(
+    world: World, key: str | None
+) -> None:
+    connection, job_id = await due_connection(world)
+    async with actor(world) as claimer:
+        [claimed] = await claim(claimer.tx, world)
+        await claimer.commit()
+    settings, clock = world.settings.executor, InjectedClock(world.clock)
+    runs = Runs(on_ended=lambda _: None, on_room=lambda: None)
+    pool = Forgetful(world.url, world.settings.schema, size=1)
+    await pool.open()
+
+    async def pages() -> AsyncIterator[SyncResult]:
+        yield SyncResult([Signal("seen", at("11:00"), {}, dedupe_key=key)], next_cursor=1)
+
+    try:
+        streams = Streams(pool, settings, clock, runs, world.engine.telemetry)
+        run = runs.add(claimed, monotonic())
+        assert await streams.follow(run, PageStream(pages(), None)) == Page()
+    finally:
+        await pool.close()
+
+    assert pool.answers_to_lose == 0
+    assert len(await world.signals(connection)) == 1
+    job = await world.get_job(job_id)
+    assert (job.status, job.cursor) == ("running", 1)
