@@ -225,6 +225,28 @@ async def test_a_page_that_cannot_be_stored_keeps_those_before_it(world: World) 
     assert went_on == ["closed"]
 
 
+async def test_has_more_with_the_cursor_of_the_page_before_is_a_contract_error(
+    world: World,
+) -> None:
+    """E4: signals without keys would come again from there; a cursor that was moved in place
+    is another one."""
+    connection = await world.connection()
+    job_id = await world.job(connection)
+
+    async def stream(_: Connection, __: Any) -> AsyncIterator[SyncResult]:
+        cursor = {"after": 0}
+        for number in (1, 2, 2):
+            cursor["after"] = number
+            yield SyncResult(page(number).signals, next_cursor=cursor, has_more=True)
+
+    world.connector.script.append(stream)
+    await world.run_due()
+
+    job = await world.get_job(job_id)
+    assert (job.error["class"], job.cursor) == ("ContractError", {"after": 2})
+    assert await numbers(world, connection) == [1, 2]
+
+
 async def test_something_else_than_a_page_is_told(world: World) -> None:
     connection = await world.connection()
     job_id = await world.job(connection)

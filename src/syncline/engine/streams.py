@@ -4,6 +4,7 @@ A page commits in one transaction with its signals and its cursor, which becomes
 well. Whatever ends the run, the pages before are kept, and the next attempt goes on after them.
 """
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -49,13 +50,16 @@ class Streams:
 
         After the last page that is nothing but its follow-up, where it has more.
         """
-        rest = Page()
+        rest, cursor = Page(), stream.cursor
         async with _closing(stream.results) as results:
             async for result in results:
-                page = await check_page(result, stream.cursor, self._limits, run.threads)
+                page = await check_page(result, cursor, self._limits, run.threads)
                 if not await self._keep(run, page):
                     return Interrupted()
                 rest = Page(next_cursor=page.next_cursor, has_more=page.has_more)
+                if page.next_cursor is not None:
+                    # Read again from its text: the connector may go on changing its own object.
+                    cursor = json.loads(page.next_cursor)
                 del result, page  # the connector needs the room for the next one
         return rest if rest.has_more else Page()
 
