@@ -70,7 +70,9 @@ async def test_a_page_meets_somebody_who_acts_on_its_job(
             await ended_into_waiting(world, stream)
             acted = await made_to_wait(world, act(world, connection, job_id))
         await gate.commit()
-        await asyncio.gather(acted, running)
+        await acted
+        stream.go_on.set()
+        await running
 
     assert [signal.payload["n"] for signal in await world.signals(connection)] == stored
     assert await world.sql("SELECT FROM {schema}.sync_jobs WHERE status = 'running'") == []
@@ -91,6 +93,7 @@ async def test_the_reaper_passes_by_a_job_whose_page_is_being_stored(world: Worl
         async with world.another_engine(connectors=[]) as reaper:
             await reaper.run_due()
         await gate.commit()
+        stream.go_on.set()
         await running
 
     job = await world.get_job(job_id)

@@ -49,11 +49,12 @@ class HeldRun:
 
 
 class HeldStream:
-    """A line of a script that is held like a run, and then yields its pages."""
+    """A line of a script that is held before its first page, and again after it."""
 
     def __init__(self, *pages: SyncResult) -> None:
         self.started = asyncio.Event()
         self.let_go = asyncio.Event()
+        self.go_on = asyncio.Event()
         self._pages = pages
 
     async def __call__(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
@@ -61,6 +62,7 @@ class HeldStream:
         await self.let_go.wait()
         for page in self._pages:
             yield page
+            await self.go_on.wait()
 
 
 async def eventually(happened: Callable[[], bool | Awaitable[bool]]) -> None:
