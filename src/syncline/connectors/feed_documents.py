@@ -1,0 +1,146 @@
+"""What a feed's document says, in one form for RSS, Atom and JSON Feed."""
+
+import io
+import json
+import re
+from calendar import timegm
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import feedparser
+
+from syncline.errors import Permanent, Transient
+
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+SHORT, LONG, LONGEST = 1_000, 20_000, 100_000  # characters: titles and links, summaries, contents
+MOST_PARTS = 50  # tags and enclosures of one entry
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry in the common form of all kinds of feed."""
+
+    id: str
+    title: str = ""
+    link: str = ""
+    author: str = ""
+    summary: str = ""
+    content: str = ""
+    tags: list[str] = field(default_factory=list)
+    enclosures: list[dict[str, str]] = field(default_factory=list)
+    published_at: datetime | None = None
+    updated_at: datetime | None = None
+    feed_title: str = ""
+    feed_at: datetime | None = None
+
+
+def read_entries(content: bytes, content_type: str, *, is_known: bool) -> list[Entry]:
+    """Return the entries of a feed; what is none is a wrong address, or a passing mishap."""
+    try:
+        if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
+            return _json_entries(json.loads(content))
+        return _xml_entries(content, content_type)
+    except NotAFeed as error:
+        reason = f"config.url: what it leads to is no feed ({error})"
+    except Exception as error:  # whatever a hostile document made the parser stumble over
+        reason = f"config.url: the feed cannot be read: {type(error).__name__}: {error}"[:300]
+    # A feed that was one before may show a page about maintenance; a new one has a wrong address.
+    raise Transient(reason) if is_known else Permanent(reason)
+
+
+class NotAFeed(ValueError):
+    """The document is of another kind."""
+
+
+def _xml_entries(content: bytes, content_type: str) -> list[Entry]:
+    # Without the address: ids would be taken for relative ones and change when a feed moves.
+    headers = {"content-type": content_type} if content_type else {}
+    # As a stream: plain bytes could be taken for the name of a file.
+    parsed = feedparser.parse(io.BytesIO(content), response_headers=headers)
+    if not parsed.get("version"):
+        raise NotAFeed(_text(str(parsed.get("bozo_exception", "no RSS, no Atom")), 200))
+    feed = parsed.feed
+    about = {
+        "feed_title": _text(feed.get("title"), SHORT),
+        "feed_at": _instant(feed, "updated_parsed", "published_parsed"),
+    }
+    return [_xml_entry(entry, about) for entry in parsed.entries]
+
+
+def _xml_entry(entry: dict[str, Any], about: dict[str, Any]) -> Entry:
+    parts = [_text(part.get("value"), LONGEST) for part in entry.get("content", [])[:MOST_PARTS]]
+    return Entry(
+        id=_text(entry.get("id"), LONG),
+        title=_text(entry.get("title"), SHORT),
+        link=_text(entry.get("link"), SHORT),
+        author=_text(entry.get("author"), SHORT),
+        summary=_text(entry.get("summary"), LONG),
+        content="\n".join(parts)[:LONGEST],
+        tags=[_text(tag.get("term"), SHORT) for tag in entry.get("tags", [])[:MOST_PARTS]],
+        enclosures=[
+            _enclosure(part.get("href"), part.get("type"))
+            for part in entry.get("enclosures", [])[:MOST_PARTS]
+        ],
+        published_at=_instant(entry, "published_parsed", "created_parsed"),
+        updated_at=_instant(entry, "updated_parsed"),
+        **about,
+    )
+
+
+def _json_entries(document: Any) -> list[Entry]:
+    version = document.get("version")
+    if not isinstance(version, str) or "jsonfeed.org/version/" not in version:
+        raise NotAFeed("JSON without the version of a JSON Feed")
+    title = _text(document.get("title"), SHORT)
+    return [_json_entry(item, title) for item in document.get("items") or []]
+
+
+def _json_entry(item: dict[str, Any], feed_title: str) -> Entry:
+    authors = [author.get("name") for author in item.get("authors") or [item.get("author") or {}]]
+    content = item.get("content_html") or item.get("content_text")
+    return Entry(
+        id=_text(item.get("id"), LONG),
+        title=_text(item.get("title"), SHORT),
+        link=_text(item.get("url") or item.get("external_url"), SHORT),
+        author=_text(", ".join(name for name in authors if isinstance(name, str)), SHORT),
+        summary=_text(item.get("summary"), LONG),
+        content=_text(content, LONGEST),
+        tags=[_text(tag, SHORT) for tag in (item.get("tags") or [])[:MOST_PARTS]],
+        enclosures=[
+            _enclosure(part.get("url"), part.get("mime_type"))
+            for part in (item.get("attachments") or [])[:MOST_PARTS]
+        ],
+        published_at=_json_instant(item.get("date_published")),
+        updated_at=_json_instant(item.get("date_modified")),
+        feed_title=feed_title,
+    )
+
+
+def _enclosure(url: Any, kind: Any) -> dict[str, str]:
+    return {"url": _text(url, SHORT), "type": _text(kind, SHORT)}
+
+
+def _text(value: Any, longest: int) -> str:
+    """Return a text that can be stored, whatever came."""
+    if isinstance(value, int | float):  # some ids are numbers
+        value = str(value)
+    return UNSTORABLE.sub("", value[:longest]).strip() if isinstance(value, str) else ""
+
+
+def _instant(parsed: dict[str, Any], *names: str) -> datetime | None:
+    """Return the first time that feedparser made out, in UTC, or None where it is absurd."""
+    # Its own `get` would take one name for another.
+    found = next(filter(None, (dict.get(parsed, name) for name in names)), None)
+    try:
+        return datetime.fromtimestamp(timegm(found), UTC) if found else None
+    except (ValueError, OverflowError, TypeError, OSError):
+        return None
+
+
+def _json_instant(value: Any) -> datetime | None:
+    try:
+        instant = datetime.fromisoformat(value)
+        return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, TypeError, OverflowError):
+        return None
