@@ -33,7 +33,7 @@ class Feed(Connector):
 
     provider = "feed"
 
-    async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:  # type: ignore[override]
+    async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
         url, page_size = _parse_config(connection.config)
         known = Place.from_json(cursor)
         async with self.http(connection, headers={"accept": ACCEPT}) as http:

@@ -1,0 +1,173 @@
+"""The mirror of an address, brought up to date in slices that are kept."""
+
+import fcntl
+import os
+import re
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from syncline.clock import monotonic, pause
+from syncline.connectors.git_origin import Origin
+from syncline.connectors.git_program import Git, NoSuchRef
+from syncline.connectors.git_repository import Repository
+from syncline.errors import SyncError, Transient
+
+PROTOCOLS = ("file", "git", "http", "https", "ssh")
+TREELESS = (("remote.origin.promisor", "true"), ("remote.origin.partialCloneFilter", "tree:0"))
+FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow")
+QUICK = 10.0  # seconds: a slice that took less may be followed by a larger one
+SHRINKS_TO = 4  # a part of a slice that was never finished, for the next try
+
+
+class StillFetching(Exception):
+    """A first fetch goes on in the next run; what has arrived is kept."""
+
+    def __init__(self, commits: int) -> None:
+        super().__init__(commits)
+        self.commits = commits
+
+
+class Pace(NamedTuple):
+    """How a first fetch is cut: commits in a slice at first, seconds of a run spent on them."""
+
+    slice_commits: int = 2_000
+    patience: float = 60.0
+
+
+class Mirror(Repository):
+    """Stands for one ref of an address.
+
+    A first fetch comes in slices, from the newest commit down, each of which is kept however the
+    run ends: a history that takes longer than a run may take arrives over several. The slice that
+    a run dies in is smaller the next time.
+    """
+
+    def __init__(self, folder: Path, origin: Origin, pace: Pace) -> None:
+        super().__init__(folder)
+        self._origin, self._pace = origin, pace
+
+    async def newest(self, ref: str, *, reader: str) -> str | None:
+        mirrored = f"refs/syncline/{reader}"  # its own, so that no two connections contend for one
+        async with self._alone() as lock:
+            self._sweep()
+            fetch = await self._fetching(f"+{ref}:{mirrored}", lock)
+            try:
+                await self._bring_up_to_date(fetch, mirrored)
+            except NoSuchRef:
+                if await fetch.git("ls-remote", "origin", protocols=PROTOCOLS):
+                    raise
+                return None
+        return (await self.find([mirrored]))[0]
+
+    async def _bring_up_to_date(self, fetch: "Fetch", mirrored: str) -> None:
+        is_new = not await self.git("for-each-ref", "--count=1", "refs/syncline/")
+        if not is_new and self._is_whole():
+            await fetch()
+            return
+        try:
+            await self._fetch_slices(fetch, mirrored, is_new=is_new)
+        except SyncError as error:
+            if "does not support" not in error.message:  # a server of plain files knows no slices
+                raise
+            await fetch()
+
+    async def _fetch_slices(self, fetch: "Fetch", mirrored: str, *, is_new: bool) -> None:
+        began, size = monotonic(), self._slice_size()
+        option = "--depth" if is_new else "--deepen"
+        while option == "--depth" or not self._is_whole():
+            slice_began, boundary = monotonic(), self._boundary()
+            self._note("slice", str(max(1, size // SHRINKS_TO)))  # should this one never end
+            await fetch(f"{option}={size}")
+            if option == "--deepen" and self._boundary() == boundary:
+                self._note("whole", boundary)  # the origin itself has nothing below
+            option = "--deepen"
+            size = size * 2 if monotonic() - slice_began < QUICK else size
+            self._note("slice", str(size))
+            if not self._is_whole() and monotonic() - began >= self._pace.patience:
+                raise StillFetching(int(await self.git("rev-list", "--count", mirrored)))
+
+    def _slice_size(self) -> int:
+        noted = self._noted("slice")
+        return int(noted) if noted.isdigit() else self._pace.slice_commits
+
+    def _boundary(self) -> str:
+        """Return the commits whose parents are not here; none where everything is."""
+        with suppress(FileNotFoundError):
+            return "\n".join(sorted((self.folder / "shallow").read_text().split()))
+        return ""
+
+    def _is_whole(self) -> bool:
+        boundary = self._boundary()
+        return not boundary or boundary == self._noted("whole")
+
+    def _note(self, name: str, text: str) -> None:
+        (self.folder / f"syncline-{name}").write_text(text)
+
+    def _noted(self, name: str) -> str:
+        with suppress(FileNotFoundError):
+            return (self.folder / f"syncline-{name}").read_text()
+        return ""
+
+    async def make(self) -> None:
+        """Make the folder, where there is none."""
+        if (self.folder / "HEAD").exists():
+            return
+        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.folder.parent) as workshop:
+            draft = Path(workshop, "mirror")
+            await Git(draft)("init", "--quiet", "--bare", "--template=")
+            with suppress(OSError):  # another run was first, and its mirror is as good
+                os.rename(draft, self.folder)
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[int]:
+        """Let one process at a time fetch; git holds the lock on, should this process be killed."""
+        with _open(self.folder / "syncline-lock") as file:
+            began = monotonic()
+            while not _lock(file):
+                if monotonic() - began >= self._pace.patience:
+                    raise Transient("another run is still fetching from this address")
+                await pause(0.05)
+            yield file.fileno()
+
+    def _sweep(self) -> None:
+        """Remove what a killed fetch left behind, which would stop every later one."""
+        for left in (self.folder / "shallow.lock", *self.folder.glob("objects/pack/tmp_*")):
+            left.unlink(missing_ok=True)
+
+    async def _fetching(self, refspec: str, lock: int) -> "Fetch":
+        settings = (("remote.origin.url", self._origin.url), *self._origin.settings)  # in no file
+        settings += TREELESS if await self._leaves_gaps_alone() else ()
+        return Fetch(Git(self.folder, settings), refspec, lock)
+
+    async def _leaves_gaps_alone(self) -> bool:
+        """Return whether it heeds GIT_NO_LAZY_FETCH; else a shallow server makes it fork on."""
+        version = tuple(map(int, re.findall(r"\d+", await self.git("version"))[:3]))
+        return version >= (2, 45, 1) or (2, 39, 4) <= version < (2, 40)
+
+
+class Fetch(NamedTuple):
+    """Fetches one ref from the origin."""
+
+    git: Git
+    refspec: str
+    lock: int
+
+    async def __call__(self, *options: str) -> None:
+        arguments = (*FETCH, *options, "origin", self.refspec)
+        await self.git(*arguments, protocols=PROTOCOLS, kept_open=[self.lock])
+
+
+def _open(path: Path) -> IO[bytes]:
+    return path.open("ab")
+
+
+def _lock(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

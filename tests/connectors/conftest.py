@@ -1,0 +1,46 @@
+"""What tests of connectors share."""
+
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from support.repositories import GitServer, Repo
+from syncline.connectors.git import GitCommits
+from syncline.testing.trial import equip
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return Repo(tmp_path / "repo")
+
+
+@pytest.fixture
+def connector(tmp_path: Path) -> GitCommits:
+    """One that may go to addresses of this machine."""
+    connector = GitCommits(cache_folder=tmp_path / "cache")
+    equip(connector)
+    return connector
+
+
+@pytest.fixture
+def git_server(tmp_path: Path) -> type[GitServer]:
+    """The server behind `http_address`; a test may set what it asks for."""
+    if not Path(subprocess.getoutput("git --exec-path"), "git-http-backend").exists():
+        pytest.skip("this git comes without git http-backend")
+    return type("Handler", (GitServer,), {"root": tmp_path})
+
+
+@pytest.fixture
+def http_address(git_server: type[GitServer], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with ThreadingHTTPServer(("127.0.0.1", 0), git_server) as server:
+        thread = Thread(target=partial(server.serve_forever, poll_interval=0.02))
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()

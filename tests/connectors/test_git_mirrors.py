@@ -1,0 +1,208 @@
+"""The git connector: addresses, of which it keeps mirrors."""
+
+import asyncio
+import fcntl
+import shutil
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from support.repositories import GitServer, Repo, connect, follow, kinds, subjects
+from syncline.connectors.git import GitCommits
+from syncline.connectors.git_mirror import Pace
+from syncline.errors import Permanent, Transient
+from syncline.model import Connection, SyncResult
+from syncline.testing.trial import equip
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="the git program is missing")
+
+
+async def test_an_address_is_mirrored_and_fetched_each_time(
+    repo: Repo, connector: GitCommits, tmp_path: Path
+) -> None:
+    repo.git("config", "uploadpack.allowFilter", "true")
+    (repo.folder / "large").write_text("a large file")
+    repo.git("add", "large")
+    repo.commit("one")
+    connection = connect(f"file://{repo.folder}", page_size=1)
+    signals, cursor = await follow(connector, connection)
+    assert subjects(signals) == ["one"]
+
+    base = repo.git("rev-parse", "HEAD")
+    repo.commit("two")
+    signals, cursor = await follow(connector, connection, cursor)
+    assert subjects(signals) == ["two"]
+
+    repo.git("reset", "--quiet", "--hard", base)
+    repo.commit("other two")
+    signals, cursor = await follow(connector, connection, cursor)
+    assert kinds(signals) == ["history_rewritten", "commit"]
+
+    (mirror,) = (tmp_path / "cache").iterdir()
+    objects = repo.git(
+        f"--git-dir={mirror}", "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"
+    )
+    assert set(objects.split()) == {"commit"}
+
+
+async def test_the_pages_of_one_run_ask_the_server_once(
+    repo: Repo, connector: GitCommits, tmp_path: Path
+) -> None:
+    for number in range(3):
+        repo.commit(f"change {number}")
+    connection = connect(f"file://{repo.folder}", page_size=1)
+    first = await connector.sync(connection, None)
+
+    repo.folder.rename(tmp_path / "away")
+    rest, cursor = await follow(connector, connection, first.next_cursor)
+
+    assert subjects(rest) == ["change 1", "change 2"]
+    with pytest.raises(Permanent):
+        await connector.sync(connection, cursor)
+
+
+async def test_a_lost_mirror_is_made_again(
+    repo: Repo, connector: GitCommits, tmp_path: Path
+) -> None:
+    repo.commit("one")
+    repo.commit("two")
+    connection = connect(f"file://{repo.folder}", page_size=1)
+    first = await connector.sync(connection, None)
+    shutil.rmtree(tmp_path / "cache")
+
+    signals, _ = await follow(connector, connection, first.next_cursor)
+
+    assert subjects(signals) == ["two"]
+
+
+async def test_a_shallow_clone_can_be_mirrored(
+    repo: Repo, connector: GitCommits, tmp_path: Path
+) -> None:
+    repo.commit("deep")
+    repo.commit("near")
+    shallow = tmp_path / "shallow"
+    repo.git("clone", "--quiet", "--depth=1", f"file://{repo.folder}", str(shallow))
+
+    for url in (shallow, f"file://{shallow}"):
+        signals, _ = await follow(connector, connect(url))
+        assert subjects(signals) == ["near"]
+
+
+async def test_many_connections_share_a_mirror_at_once(repo: Repo, tmp_path: Path) -> None:
+    for number in range(5):
+        repo.commit(f"change {number}")
+    url = f"file://{repo.folder}"
+    workers = [GitCommits(cache_folder=tmp_path / "cache") for _ in range(6)]
+
+    runs = await asyncio.gather(*(follow(worker, connect(url)) for worker in workers))
+
+    expected = [f"change {number}" for number in range(5)]
+    assert [subjects(signals) for signals, _ in runs] == [expected] * 6
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+async def test_the_cache_stands_in_the_home_folder_of_the_program(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYNCLINE_HOME", str(tmp_path / "home"))
+    repo.commit("one")
+
+    await follow(GitCommits(), connect(f"file://{repo.folder}"))
+
+    (mirrors,) = (tmp_path / "home").iterdir()
+    assert mirrors.stat().st_mode & 0o777 == 0o700
+
+
+def sliced(tmp_path: Path, **pace: Any) -> GitCommits:
+    """Return a connector that fetches three commits at first, and one slice a run."""
+    connector = GitCommits(tmp_path / "cache", Pace(**{"slice_commits": 3, "patience": 0, **pace}))
+    equip(connector)
+    return connector
+
+
+async def fetched(
+    connector: GitCommits, connection: Connection, cursor: Any = None
+) -> tuple[list[int], SyncResult]:
+    """Run until everything is here; return how much was after each run, and the first page."""
+    counts = []
+    page = await connector.sync(connection, cursor)
+    while "mirrored" in page.next_cursor:
+        assert (page.signals, page.has_more) == ((), True)
+        counts.append(page.next_cursor["mirrored"])
+        page = await connector.sync(connection, page.next_cursor)
+    return counts, page
+
+
+async def test_a_long_first_fetch_arrives_over_several_runs(repo: Repo, tmp_path: Path) -> None:
+    for number in range(30):
+        repo.commit(f"change {number}")
+    connector, connection = sliced(tmp_path), connect(f"file://{repo.folder}")
+
+    counts, page = await fetched(connector, connection)
+
+    assert counts == [3, 9, 21]  # each slice twice the one before, while they are quick
+    assert subjects(list(page.signals)) == [f"change {number}" for number in range(30)]
+
+
+async def test_a_fetch_that_is_cut_off_goes_on_from_its_last_slice(
+    repo: Repo, tmp_path: Path, http_address: str, git_server: type[GitServer]
+) -> None:
+    for number in range(20):
+        repo.commit(f"change {number}")
+    connector = sliced(tmp_path, patience=60)
+    connection = connect(f"http://{http_address}/repo/.git")
+    git_server.released, git_server.stuck = Event(), Event()
+    run = asyncio.create_task(connector.sync(connection, None))
+    await asyncio.to_thread(git_server.stuck.wait, 60)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    (mirror,) = (tmp_path / "cache").iterdir()
+    kept = repo.git(f"--git-dir={mirror}", "rev-list", "--all", "--count")
+    next_slice = (mirror / "syncline-slice").read_text()
+    git_server.released.set()
+    signals, _ = await follow(connector, connection)
+
+    assert (kept, next_slice) == ("3", "1")
+    assert subjects(signals) == [f"change {number}" for number in range(20)]
+
+
+async def test_what_a_killed_fetch_left_behind_is_swept_away(repo: Repo, tmp_path: Path) -> None:
+    for number in range(9):
+        repo.commit(f"change {number}")
+    connector, connection = sliced(tmp_path), connect(f"file://{repo.folder}")
+    page = await connector.sync(connection, None)
+    (mirror,) = (tmp_path / "cache").iterdir()
+    (mirror / "shallow.lock").touch()
+    (mirror / "objects" / "pack" / "tmp_pack_x").touch()
+
+    _, page = await fetched(connector, connection, page.next_cursor)
+
+    assert len(list(page.signals)) == 9
+    assert not (mirror / "objects" / "pack" / "tmp_pack_x").exists()
+
+
+async def test_two_runs_do_not_fetch_into_a_mirror_at_once(repo: Repo, tmp_path: Path) -> None:
+    repo.commit("one")
+    connector, connection = sliced(tmp_path), connect(f"file://{repo.folder}")
+    await follow(connector, connection)
+    (mirror,) = (tmp_path / "cache").iterdir()
+
+    with (mirror / "syncline-lock").open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(Transient, match="another run"):
+            await connector.sync(connection, None)
+
+
+async def test_the_names_of_branches_have_mirrors_of_their_own(
+    repo: Repo, connector: GitCommits, tmp_path: Path
+) -> None:
+    repo.commit("on main")
+    repo.git("branch", "side")
+
+    for branch in ("main", "side"):
+        await follow(connector, connect(f"file://{repo.folder}", branch=branch))
+
+    assert len(list((tmp_path / "cache").iterdir())) == 2
