@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.clock import new_id
+from syncline.engine.connection_batches import ConnectionBatches, check_interval
 from syncline.engine.connection_listing import ConnectionListing
 from syncline.engine.desk import (
     check_config,
@@ -15,7 +16,6 @@ from syncline.engine.desk import (
     not_found,
 )
 from syncline.model import Connection, ConnectionStatus
-from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS
 from syncline.store import connections, jobs, signals
 from syncline.store.pool import Transaction
 from syncline.store.schedule import rfc3339
@@ -24,7 +24,7 @@ SIGNALS_A_BATCH = 10_000
 ACTIVE = ConnectionStatus.ACTIVE
 
 
-class Connections(ConnectionListing):
+class Connections(ConnectionListing, ConnectionBatches):
     async def create(
         self,
         *,
@@ -171,13 +171,4 @@ class Connections(ConnectionListing):
         return await self._pool.retrying(change)
 
     def _check_interval(self, seconds: int) -> None:
-        maximum = self._settings.scheduler.max_overridden_interval_seconds
-        if (
-            isinstance(seconds, bool)
-            or not isinstance(seconds, int)
-            or not MINIMUM_INTERVAL_SECONDS <= seconds <= maximum
-        ):
-            raise ValueError(
-                f"interval_seconds is {seconds!r}; it must be an integer "
-                f"from {MINIMUM_INTERVAL_SECONDS} to {maximum}"
-            )
+        check_interval(seconds, self._settings.scheduler.max_overridden_interval_seconds)

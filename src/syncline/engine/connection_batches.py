@@ -1,0 +1,110 @@
+"""Many connections at once: each is added, is there already, or has something wrong with it."""
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from syncline.clock import new_id
+from syncline.engine.desk import Desk, check_config, check_text
+from syncline.model import Connection, ConnectionStatus
+from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS
+from syncline.store import connection_batches
+from syncline.store.connection_batches import key_of
+from syncline.store.pool import Transaction
+from syncline.store.schedule import rfc3339
+
+
+@dataclass(frozen=True, slots=True)
+class NewConnection:
+    """What a connection is made from."""
+
+    tenant_id: str
+    provider_slug: str
+    external_id: str
+    config: dict[str, Any] | None = None
+    interval_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of one: its id, whether it is new, or why it was refused."""
+
+    id: UUID | None = None
+    is_new: bool = False
+    problem: str | None = None
+
+
+class ConnectionBatches(Desk):
+    async def create_many(self, wanted: Sequence[NewConnection]) -> builtins.list[Added]:
+        """Add those that are sound and not there yet; return what became of each, in order."""
+        problems = [self._problem(new) for new in wanted]
+        sound = [
+            (place, new)
+            for place, (new, problem) in enumerate(zip(wanted, problems, strict=True))
+            if problem is None
+        ]
+        ids = {place: new_id() for place, _ in sound}
+
+        async def insert(tx: Transaction) -> dict[int, Added]:
+            if not sound:
+                return {}
+            now = await self._clock.now(tx)
+            made = {place: _make(new, ids[place], now) for place, new in sound}
+            found = await connection_batches.insert_many(tx, list(made.values()), now=now)
+            kept = {place: found[key_of(connection)] for place, connection in made.items()}
+            return {place: Added(id_, is_new=id_ == ids[place]) for place, id_ in kept.items()}
+
+        added = await self._pool.retrying(insert)
+        return [
+            added[place] if place in added else Added(problem=problem)
+            for place, problem in enumerate(problems)
+        ]
+
+    def _problem(self, new: NewConnection) -> str | None:
+        try:
+            check_new(new, self._settings.scheduler.max_overridden_interval_seconds)
+        except ValueError as error:
+            return str(error)
+        return None
+
+
+def check_new(new: NewConnection, maximum_interval: int) -> None:
+    """Raise ValueError, naming the field and the rule, unless a connection can be made of it."""
+    check_text("tenant_id", new.tenant_id, characters=255)
+    check_text("provider_slug", new.provider_slug, characters=100)
+    check_text("external_id", new.external_id, octets=1024)
+    check_config(new.config)
+    if new.interval_seconds is not None:
+        check_interval(new.interval_seconds, maximum_interval)
+
+
+def check_interval(seconds: int, maximum: int) -> None:
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int)
+        or not MINIMUM_INTERVAL_SECONDS <= seconds <= maximum
+    ):
+        raise ValueError(
+            f"interval_seconds is {seconds!r}; it must be an integer "
+            f"from {MINIMUM_INTERVAL_SECONDS} to {maximum}"
+        )
+
+
+def _make(new: NewConnection, id_: UUID, now: datetime) -> Connection:
+    sync: dict[str, Any] = {"first_activated_at": rfc3339(now)}
+    if new.interval_seconds is not None:
+        sync["interval_seconds"] = new.interval_seconds
+    return Connection(
+        id=id_,
+        tenant_id=new.tenant_id,
+        provider_slug=new.provider_slug,
+        external_id=new.external_id,
+        status=ConnectionStatus.ACTIVE,
+        config=new.config or {},
+        metadata={"sync": sync},
+        created_at=now,
+        updated_at=now,
+    )
