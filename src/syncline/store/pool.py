@@ -72,8 +72,10 @@ class Transaction:
     async def fetchrow(self, statement: str, *arguments: Any) -> Any:
         return await self._connection.fetchrow(self._statements[statement], *arguments)
 
-    async def fetchval(self, statement: str, *arguments: Any) -> Any:
-        return await self._connection.fetchval(self._statements[statement], *arguments)
+    async def fetchval(self, statement: str, *arguments: Any, timeout: float | None = None) -> Any:
+        return await self._connection.fetchval(
+            self._statements[statement], *arguments, timeout=timeout
+        )
 
     async def execute(self, statement: str, *arguments: Any) -> int:
         """Return how many rows the statement touched."""
