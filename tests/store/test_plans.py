@@ -145,7 +145,7 @@ def retention_cases() -> Iterator[Case]:
     """Return what retention does with the oldest jobs of fifty connections."""
     fifty, five_past = len(DUE), at("11:05")
     yield case("next_connections", retention.NEXT_CONNECTIONS, fifty, UUID(int=0), fifty)
-    yield case("keep_last", retention.KEEP_LAST, fifty, DUE)
+    yield case("keep_last", retention.KEEP_LAST, fifty, DUE, five_past)
     yield case("prune_jobs", retention.PRUNE_JOBS, fifty, DUE, five_past, 500)
     yield case("prune_jobs of nothing", retention.PRUNE_JOBS, fifty, DUE, at("10:00"), 500)
     yield case("next_signals", retention.NEXT_SIGNALS, fifty, UUID(int=0), NOON, fifty)

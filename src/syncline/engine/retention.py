@@ -96,7 +96,7 @@ class Round:
     async def _prune_jobs(self, tx: Transaction, after: UUID, before: datetime) -> UUID | None:
         """Visit connections in the order of their ids; return how far, or None at the end."""
         visited = await retention.next_connections(tx, after=after, limit=CONNECTIONS_A_BATCH)
-        await retention.keep_last(tx, visited)
+        await retention.keep_last(tx, visited, before=before)
         removed = await retention.prune_jobs(tx, visited, before=before, limit=ROWS_A_BATCH)
         self.report.jobs += removed
         if removed == ROWS_A_BATCH:

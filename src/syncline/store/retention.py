@@ -21,7 +21,8 @@ async def next_connections(tx: Transaction, *, after: UUID, limit: int) -> list[
 
 
 KEEP_LAST = """
-    -- Copy the last completion of connections where only a job knows it: by hand, or cancelled.
+    -- Copy the last completion of connections where only a job knows it and that job is to go. The
+    -- tick copies those that are followed by another run; here are the ones that are not.
     WITH unkept AS MATERIALIZED (
         SELECT c.id, last.finished_at
           FROM unnest($1::uuid[]) AS picked (id)
@@ -32,7 +33,8 @@ KEEP_LAST = """
                   AND j.job_type = 'incremental' AND j.counts_as_last
                   AND j.status IN ('succeeded', 'completed', 'failed', 'cancelled')
                 ORDER BY j.finished_at DESC LIMIT 1) last
-         WHERE c.last_finished_at IS NULL OR c.last_finished_at < last.finished_at
+         WHERE last.finished_at < $2
+           AND (c.last_finished_at IS NULL OR c.last_finished_at < last.finished_at)
          ORDER BY c.id
            FOR NO KEY UPDATE OF c SKIP LOCKED
     )
@@ -41,14 +43,14 @@ KEEP_LAST = """
 """
 
 
-async def keep_last(tx: Transaction, connections: Sequence[UUID]) -> int:
+async def keep_last(tx: Transaction, connections: Sequence[UUID], *, before: datetime) -> int:
     """Return how many connections learned their last completion from a job."""
-    return await tx.execute(KEEP_LAST, connections)
+    return await tx.execute(KEEP_LAST, connections, before)
 
 
 PRUNE_JOBS = """
-    -- Remove some finished jobs of these connections. One that ended after the last completion
-    -- that its connection knows of stays: it may be the last itself.
+    -- Remove some finished jobs of these connections, but for the last completion of one that
+    -- does not know of it.
     WITH old AS MATERIALIZED (
         SELECT job.id
           FROM unnest($1::uuid[]) AS picked (id)
@@ -59,9 +61,15 @@ PRUNE_JOBS = """
                 WHERE j.connection_id = picked.id AND j.finished_at < $2
                   AND j.status IN ('succeeded', 'completed', 'failed', 'cancelled')
                   AND (j.job_type <> 'incremental' OR NOT j.counts_as_last
-                       OR j.finished_at <= c.last_finished_at)
+                       OR j.finished_at <= c.last_finished_at
+                       OR EXISTS (SELECT FROM {schema}.sync_jobs later
+                                   WHERE later.connection_id = j.connection_id
+                                     AND later.finished_at > j.finished_at
+                                     AND later.job_type = 'incremental' AND later.counts_as_last
+                                     AND later.status IN ('succeeded', 'completed', 'failed',
+                                                          'cancelled') OFFSET 0))
                 ORDER BY j.finished_at LIMIT $3
-                  FOR UPDATE SKIP LOCKED) job
+                  FOR UPDATE OF j SKIP LOCKED) job
          LIMIT $3
     )
     DELETE FROM {schema}.sync_jobs WHERE id = ANY (ARRAY(SELECT id FROM old))
