@@ -11,7 +11,7 @@ import pytest
 from support.databases import Databases, Mode
 from support.world import World, at, open_world
 from syncline import Signal, SyncResult
-from syncline.store.invariants import Violation
+from syncline.store.invariants import Finding
 
 CELLS = ("cell_a", "cell_b")
 PAGE = SyncResult([Signal("seen", at("11:00"), {}, dedupe_key="1")], next_cursor=1)
@@ -114,7 +114,7 @@ async def full_cycle(world: World) -> None:
     await engine.connections.pause(connection.id, reason="lunch")
     await engine.connections.resume(connection.id)
 
-    violations: list[Violation] = await engine.verify()
+    violations: list[Finding] = await engine.verify()
     assert violations == []
     assert (await engine.summarise()).signals == 1
     assert [one.external_id for one in await engine.connections.list()] == ["1"]

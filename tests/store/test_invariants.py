@@ -10,7 +10,7 @@ import pytest
 from support.world import World, at
 from syncline import Settings, SyncResult
 from syncline.store import invariants
-from syncline.store.invariants import INVARIANTS, Violation, Yardstick
+from syncline.store.invariants import INVARIANTS, Finding, Yardstick
 from syncline.store.pool import Transaction
 from syncline.store.statements import Statements
 
@@ -169,9 +169,10 @@ class Stage:
         for statement in statements:
             await self._session.execute(self._world.qualified(statement))
 
-    async def broken(self, yardstick: Yardstick = YARDSTICK) -> dict[str, Violation]:
+    async def broken(self, yardstick: Yardstick = YARDSTICK) -> dict[str, Finding]:
         tx = Transaction(self._session, Statements(self._world.settings.schema))
-        return {found.name: found for found in await invariants.check(tx, yardstick)}
+        judged = await invariants.judge(tx, yardstick)
+        return {found.name: found for found in judged if found.verdict == invariants.BROKEN}
 
 
 @pytest.fixture

@@ -13,10 +13,15 @@ from syncline.cli import (
     connections,
     connector,
     database,
+    diagnosis,
     explaining,
+    importing,
     jobs,
+    overview,
     serving,
     signals,
+    tenants,
+    verifying,
     workers,
 )
 from syncline.cli.failures import report
@@ -79,7 +84,7 @@ class LogFormat(StrEnum):
 app = typer.Typer(
     name="syncline",
     cls=Program,
-    add_completion=False,
+    add_completion=True,
     no_args_is_help=True,
     context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
@@ -145,10 +150,15 @@ def syncline(
 
 app.add_typer(serving.commands)
 app.add_typer(database.commands)
+app.add_typer(verifying.commands)
+app.add_typer(overview.commands)
+app.add_typer(diagnosis.commands)
 app.add_typer(workers.commands)
+connections.commands.add_typer(importing.commands)
 app.add_typer(connections.commands, name="connections")
 app.add_typer(connector.commands, name="connector")
 app.add_typer(jobs.commands, name="jobs")
 app.add_typer(signals.commands, name="signals")
 app.add_typer(explaining.commands)
+app.add_typer(tenants.commands, name="tenants")
 app.add_typer(database.embedded, name="db")

@@ -1,4 +1,4 @@
-"""`syncline migrate`, `verify`, `providers` and `db …`: what stands behind the engine."""
+"""`syncline migrate`, `providers` and `db …`: what stands behind the engine."""
 
 from collections.abc import Iterator
 from importlib.metadata import entry_points
@@ -27,37 +27,6 @@ def migrate(context: typer.Context) -> None:
         print(f"Applied {name}.")
     if not applied:
         print("The schema is up to date.")
-
-
-@commands.command(epilog="Example: syncline verify --json")
-def verify(context: typer.Context, json: AsJson = False) -> None:
-    """Check the invariants. Exits with 1 when one is broken."""
-    from syncline.store.invariants import INVARIANTS
-
-    broken = {found.name: found for found in session_of(context).call(lambda e: e.verify())}
-    rows = {name: list(violation.rows) for name, violation in broken.items()}
-    if json:
-        print_json(
-            [
-                {
-                    "name": invariant.name,
-                    "sentence": invariant.sentence,
-                    "ok": invariant.name not in broken,
-                    "rows": rows.get(invariant.name, []),
-                }
-                for invariant in INVARIANTS
-            ]
-        )
-    else:
-        print_table(
-            ("Invariant", "Holds", "Sentence"),
-            [(i.name, "broken" if i.name in broken else "ok", i.sentence) for i in INVARIANTS],
-        )
-        for name, shown in rows.items():
-            print(f"\n{name} is broken by:")
-            print_table(tuple(shown[0]), [tuple(row.values()) for row in shown])
-    if broken:
-        raise Failure(f"{len(broken)} of {len(INVARIANTS)} invariants are broken")
 
 
 @commands.command(epilog="Example: syncline providers --connectors my_connectors")

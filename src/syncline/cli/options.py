@@ -24,7 +24,7 @@ def _uuid(text: str, hint: str) -> UUID:
 
 def parse_json(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"not JSON: {error}") from None
 
@@ -36,7 +36,7 @@ def parse_object(text: str) -> Any:
     return value
 
 
-def _refuse_constant(name: str) -> None:
+def refuse_constant(name: str) -> None:
     raise ValueError(f"{name} has no place in JSON")
 
 
@@ -44,6 +44,10 @@ ConnectionId = Annotated[
     UUID, typer.Argument(metavar="CONNECTION", parser=_connection_id, help="Its id.")
 ]
 JobId = Annotated[UUID, typer.Argument(metavar="JOB", parser=_job_id, help="Its id.")]
+SomeJob = Annotated[
+    UUID | None, typer.Argument(metavar="[JOB]", parser=_job_id, help="The id of one.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many to show at most.")]
 After = Annotated[

@@ -36,12 +36,15 @@ COLOURS = {
     "failed": "red",
     "broken": "red",
     "dead": "red",
+    "bad": "red",
+    "warning": "yellow",
+    "not judged": "yellow",
 }
 
 
 def print_json(value: Any) -> None:
     """Print the value as JSON in which every time is RFC 3339 in UTC."""
-    print(json.dumps(value, default=_as_json, indent=2))
+    print(json.dumps(value, default=plain, indent=2))
 
 
 def record(thing: Any) -> dict[str, Any]:
@@ -88,9 +91,14 @@ def cell(value: Any, *, longest: int = LONGEST_CELL) -> Text:
     if isinstance(value, datetime):
         return Text(value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ"))
     if isinstance(value, dict | list):
-        value = json.dumps(value, ensure_ascii=False, default=_as_json)
+        value = json.dumps(value, ensure_ascii=False, default=plain)
     text = shortened(one_line(str(value)), longest)
     return Text(text, style=COLOURS.get(text, ""))
+
+
+def say(sentence: str) -> None:
+    """Say something on stderr, where it does not get into the results."""
+    print(sentence, file=sys.stderr)
 
 
 def tell_more(found: Sequence[Any], limit: int, option: str) -> None:
@@ -99,7 +107,8 @@ def tell_more(found: Sequence[Any], limit: int, option: str) -> None:
         print(f"There may be more: {option} {found[-1].id}", file=sys.stderr)
 
 
-def _as_json(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value that JSON has no form for as one that it has."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, UUID):

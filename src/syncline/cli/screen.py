@@ -18,20 +18,11 @@ FEWEST_ROWS = 2
 Row = tuple[Whose, str, str, str]
 
 
+Sections = dict[str, tuple[tuple[str, str, str], list[Row]]]
+
+
 def render(status: Status, url: str, problem: str, *, width: int, height: int) -> RenderableType:
     """Return the view with as many rows as the height allows."""
-    sections = {
-        "Recent jobs": (("Status", "Started", "Took, or error"), _recent(status)),
-        "Next runs": (("", "Due", ""), _next_runs(status)),
-        "In trouble": (("Status", "Again", "Why"), _troubles(status)),
-        "Latest signals": (("Kind", "Occurred", "Payload"), _signals(status)),
-    }
-    shown = {title: section for title, section in sections.items() if section[1]}
-    room = share_out([len(rows) for _, rows in shown.values()], max(height - FIXED_LINES, 0))
-    tables = [
-        _table(title, heads, rows[:count], width=max(width - MARGIN, 40))
-        for (title, (heads, rows)), count in zip(shown.items(), room, strict=True)
-    ]
     header = Text.assemble(
         ("Syncline", "bold"),
         "  ",
@@ -41,8 +32,28 @@ def render(status: Status, url: str, problem: str, *, width: int, height: int) -
         overflow="ellipsis",
     )
     note = [Text(problem, style="bold red", no_wrap=True, overflow="ellipsis")] if problem else []
-    gaps = [part for table in tables for part in (Text(), table)]
-    return Group(header, counts(status), *note, *gaps)
+    tables = tables_of(sections_of(status), width=width - MARGIN, rows=height - FIXED_LINES)
+    return Group(header, counts(status), *note, *tables)
+
+
+def sections_of(status: Status) -> Sections:
+    """Return what there is to show, by title: the heads and the rows."""
+    sections: Sections = {
+        "Recent jobs": (("Status", "Started", "Took, or error"), _recent(status)),
+        "Next runs": (("", "Due", ""), _next_runs(status)),
+        "In trouble": (("Status", "Again", "Why"), _troubles(status)),
+        "Latest signals": (("Kind", "Occurred", "Payload"), _signals(status)),
+    }
+    return {title: section for title, section in sections.items() if section[1]}
+
+
+def tables_of(sections: Sections, *, width: int, rows: int) -> list[RenderableType]:
+    """Return the sections as tables, a gap before each, with so many rows in all."""
+    room = share_out([len(shown) for _, shown in sections.values()], max(rows, 0))
+    parts: list[RenderableType] = []
+    for (title, (heads, shown)), count in zip(sections.items(), room, strict=True):
+        parts += [Text(), _table(title, heads, shown[:count], width=max(width, 40))]
+    return parts
 
 
 def counts(status: Status) -> Text:

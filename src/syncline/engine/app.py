@@ -13,6 +13,8 @@ from syncline.engine.connections import Connections
 from syncline.engine.equipment import equip
 from syncline.engine.executor import Executor
 from syncline.engine.explaining import Explanations
+from syncline.engine.inspection import Inspection
+from syncline.engine.job_batches import JobBatches
 from syncline.engine.jobs import Jobs
 from syncline.engine.leases import LeaseKeeper, Reaper
 from syncline.engine.maintenance import Maintenance
@@ -22,15 +24,16 @@ from syncline.engine.scheduler import Scheduler, TickReport
 from syncline.engine.service import Service
 from syncline.engine.settlement import Settler
 from syncline.engine.signals import Signals
+from syncline.engine.tenants import Tenants
 from syncline.engine.wakeup import Wakeup
 from syncline.model import Job, JobType
 from syncline.policy.evidence import Explanation
 from syncline.sdk.connector import Connector
 from syncline.sdk.registry import connectors_by_provider
 from syncline.settings import Settings
-from syncline.store import invariants, schedulers, status, views
+from syncline.store import status, views
 from syncline.store.embedded import EmbeddedPostgres
-from syncline.store.invariants import Violation, Yardstick
+from syncline.store.invariants import BROKEN, Finding
 from syncline.store.migrate import check_schema, migrate
 from syncline.store.pool import Pool, Transaction
 from syncline.store.status import Status
@@ -45,6 +48,9 @@ class Engine:
     jobs: Jobs
     signals: Signals
     workers: Workers
+    tenants: Tenants
+    batches: JobBatches
+    inspection: Inspection
 
     def __init__(
         self,
@@ -117,26 +123,9 @@ class Engine:
         """Return why a connection is, or is not, running at this moment."""
         return await self._explanations.explain(connection_id, tenant_id=tenant_id)
 
-    async def verify(self) -> list[Violation]:
+    async def verify(self) -> list[Finding]:
         """Return the invariants that do not hold, with what breaks them."""
-        settings, limits = self.settings, self.settings.rate_limit
-        async with self._pool.transaction() as tx:
-            now = await self._clock.now(tx)
-            two_ticks_ago = now - 2 * settings.scheduler.tick_interval
-            began_at = await schedulers.ticking_since(tx, ticked_after=two_ticks_ago)
-            judged = began_at is not None and began_at < two_ticks_ago
-            return await invariants.check(
-                tx,
-                Yardstick(
-                    now=now,
-                    two_ticks_ago=two_ticks_ago if judged else None,
-                    rules=settings.scheduler.rules,
-                    lease=settings.executor.lease,
-                    longest_wait=max(
-                        limits.backoff(provider).longest for provider in ("", *limits.providers)
-                    ),
-                ),
-            )
+        return [found for found in await self.inspection.judge() if found.verdict == BROKEN]
 
     async def summarise(self) -> Summary:
         """Return the counts that a status screen shows."""
@@ -230,6 +219,8 @@ class Engine:
         desk = (self._pool, settings, clock, wakeup)
         self.connections, self.jobs, self.signals = Connections(*desk), Jobs(*desk), Signals(*desk)
         self.workers, self._explanations = Workers(*desk), Explanations(*desk)
+        self.tenants = Tenants(*desk)
+        self.batches, self.inspection = JobBatches(*desk), Inspection(*desk)
 
     def _presence(self) -> Presence:
         executor, slots = self._executor, self.settings.executor.concurrency

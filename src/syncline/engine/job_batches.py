@@ -1,4 +1,4 @@
-"""Retrying and cancelling jobs by the many: which they are, then each as if it were the only one."""
+"""Retrying and cancelling jobs by the many: which they are, then each as if alone."""
 
 import asyncio
 from collections import Counter
@@ -30,8 +30,11 @@ class BatchReport:
 class JobBatches(Desk):
     async def find(self, which: Which, states: Sequence[str]) -> list[UUID]:
         """Return the jobs in these states; of those that ended, only each connection's last."""
-        found = [batch async for state in states for batch in self._find(which, state)]
-        return [job_id for batch in found for job_id in batch]
+        found: list[UUID] = []
+        for state in states:
+            async for batch in self._find(which, state):
+                found += batch
+        return found
 
     async def _find(self, which: Which, state: str) -> AsyncIterator[list[UUID]]:
         after = UUID(int=0)

@@ -1,16 +1,17 @@
 """What people do with a whole tenant: count what it has, hand it over, remove it."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from uuid import UUID
 
 from syncline.engine.desk import Desk, check_text
 from syncline.store import connections, tenants
 from syncline.store.pool import Transaction
-from syncline.store.tenants import TenantSize
+from syncline.store.tenants import FIRST_PLACE, Line, TenantSize
 
 A_BATCH = 1000
 BEGINNING = UUID(int=0)
+NextLines = Callable[[Transaction, UUID, int], Awaitable[list[Line]]]
 
 
 class Tenants(Desk):
@@ -23,23 +24,26 @@ class Tenants(Desk):
 
         return await self._pool.retrying(read)
 
-    async def connections(self, tenant_id: str) -> AsyncIterator[Any]:
-        """Return the rows of the tenant's connections, some at a time; JSON still as text."""
+    async def export(self, tenant_id: str) -> AsyncIterator[tuple[str, str]]:
+        """Return every row of a tenant as JSON, with the table that it is of.
 
-        async def next_batch(tx: Transaction, after: UUID) -> Sequence[Any]:
-            return await tenants.next_connections(tx, tenant_id, after=after, limit=A_BATCH)
-
-        async for row in self._walk(next_batch):
-            yield row
-
-    async def jobs(self, connection_id: UUID) -> AsyncIterator[Any]:
-        """Return the rows of a connection's jobs, some at a time; JSON still as text."""
-
-        async def next_batch(tx: Transaction, after: UUID) -> Sequence[Any]:
-            return await tenants.next_jobs(tx, connection_id, after=after, limit=A_BATCH)
-
-        async for row in self._walk(next_batch):
-            yield row
+        No transaction stays open between two batches, so an export harms nobody however long it
+        takes; what was stored before it began, and not removed since, is in it.
+        """
+        check_text("tenant_id", tenant_id, characters=255)
+        async for connection in self._walk(_of(tenants.connections, tenant_id)):
+            yield "connections", connection.json
+            async for job in self._walk(_of(tenants.jobs, connection.id)):
+                yield "sync_jobs", job.json
+        place = FIRST_PLACE
+        while True:
+            lines, place = await self._pool.retrying(
+                partial(tenants.signals, tenant_id=tenant_id, after=place, limit=A_BATCH)
+            )
+            for line in lines:
+                yield "signals", line.json
+            if len(lines) < A_BATCH:
+                return
 
     async def delete(
         self, tenant_id: str, *, on_progress: Callable[[int], None] = lambda _: None
@@ -49,8 +53,8 @@ class Tenants(Desk):
         A run in progress settles nothing once its connection is gone.
         """
         check_text("tenant_id", tenant_id, characters=255)
-        async for row in self.connections(tenant_id):
-            await self._delete_connection(row["id"], on_progress)
+        async for connection in self._walk(_of(tenants.connections, tenant_id)):
+            await self._delete_connection(connection.id, on_progress)
 
         async def remove_signals(tx: Transaction) -> int:
             return await tenants.delete_signals(tx, tenant_id, limit=A_BATCH)
@@ -72,17 +76,20 @@ class Tenants(Desk):
             on_progress(removed)
         on_progress(removed + await self._pool.retrying(remove))
 
-    async def _walk(
-        self, next_batch: Callable[[Transaction, UUID], Any]
-    ) -> AsyncIterator[Any]:
-        """Return rows in the order of their ids; no transaction stays open between two batches."""
+    async def _walk(self, next_lines: NextLines) -> AsyncIterator[Line]:
+        """Return rows in the order of their ids, a transaction a batch."""
         after = BEGINNING
+        while lines := await self._pool.retrying(
+            partial(_read, next_lines=next_lines, after=after)
+        ):
+            for line in lines:
+                yield line
+            after = lines[-1].id
 
-        async def read(tx: Transaction) -> Sequence[Any]:
-            found: Sequence[Any] = await next_batch(tx, after)
-            return found
 
-        while rows := await self._pool.retrying(read):
-            for row in rows:
-                yield row
-            after = rows[-1]["id"]
+def _of(read: Callable[..., Awaitable[list[Line]]], whose: str | UUID) -> NextLines:
+    return lambda tx, after, limit: read(tx, whose, after, limit)
+
+
+async def _read(tx: Transaction, *, next_lines: NextLines, after: UUID) -> list[Line]:
+    return await next_lines(tx, after, A_BATCH)

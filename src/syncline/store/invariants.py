@@ -22,15 +22,6 @@ TABLES = ("connections", "sync_jobs", "signals")
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
-    """An invariant that does not hold, and rows that show it."""
-
-    name: str
-    sentence: str
-    rows: Sequence[dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
 class Yardstick:
     """What the invariants are measured by.
 
@@ -60,19 +51,31 @@ class Yardstick:
         }
 
 
-async def check(tx: Transaction, yardstick: Yardstick) -> list[Violation]:
-    """Return the invariants that are broken."""
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of judging one invariant: `ok`, `broken`, or `not judged` for want of a measure."""
+
+    name: str
+    sentence: str
+    verdict: str
+    rows: Sequence[dict[str, Any]] = ()
+
+
+OK, BROKEN, NOT_JUDGED = "ok", "broken", "not judged"
+
+
+async def judge(tx: Transaction, yardstick: Yardstick) -> list[Finding]:
+    """Return what can be said of each invariant."""
     measures = yardstick.measures([tx.qualified(table) for table in TABLES])
-    violations = []
+    findings = []
     for invariant in INVARIANTS:
         arguments = [measures[name] for name in invariant.arguments]
-        if None in arguments:
-            continue
-        rows = await tx.fetch(invariant.query, SHOWN, *arguments, timeout=TIMEOUT_SECONDS)
-        if rows:
-            shown = [_readable(row) for row in rows]
-            violations.append(Violation(invariant.name, invariant.sentence, shown))
-    return violations
+        verdict, rows = NOT_JUDGED, []
+        if None not in arguments:
+            found = await tx.fetch(invariant.query, SHOWN, *arguments, timeout=TIMEOUT_SECONDS)
+            verdict, rows = BROKEN if found else OK, [_readable(row) for row in found]
+        findings.append(Finding(invariant.name, invariant.sentence, verdict, rows))
+    return findings
 
 
 def _readable(row: Any) -> dict[str, Any]:

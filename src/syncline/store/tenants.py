@@ -1,8 +1,7 @@
 """Everything that one tenant has, to count it, to hand it over, or to remove it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
 from uuid import UUID
 
 from syncline.store.pool import Transaction
@@ -45,38 +44,63 @@ async def count(tx: Transaction, tenant_id: str) -> TenantSize:
 
 
 NEXT_CONNECTIONS = """
-    -- A tenant's next connections in the order of their ids, whole.
-    SELECT id, tenant_id, provider_slug, external_id, status, status_reason, config, metadata,
-           created_at, updated_at
-      FROM {schema}.connections
-     WHERE tenant_id = $1 AND id > $2
-     ORDER BY id LIMIT $3
+    -- A tenant's next connections in the order of their ids, each as Postgres itself writes JSON.
+    SELECT c.id, to_json(c)::text AS line
+      FROM (SELECT id, tenant_id, provider_slug, external_id, status, status_reason, config,
+                   metadata, created_at, updated_at
+              FROM {schema}.connections WHERE tenant_id = $1 AND id > $2) c
+     ORDER BY c.id LIMIT $3
 """
-
-
-async def next_connections(
-    tx: Transaction, tenant_id: str, *, after: UUID, limit: int
-) -> Sequence[Any]:
-    rows: Sequence[Any] = await tx.fetch(NEXT_CONNECTIONS, tenant_id, after, limit)
-    return rows
-
 
 NEXT_JOBS = """
-    -- A connection's next jobs in the order of their ids, whole.
-    SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
-           scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
-           updated_at
-      FROM {schema}.sync_jobs
-     WHERE connection_id = $1 AND id > $2
-     ORDER BY id LIMIT $3
+    -- A connection's next jobs, likewise.
+    SELECT j.id, to_json(j)::text AS line
+      FROM (SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority,
+                   attempts, scheduled_at, retry_after, started_at, finished_at, cursor, error,
+                   slot_at, created_at, updated_at
+              FROM {schema}.sync_jobs WHERE connection_id = $1 AND id > $2) j
+     ORDER BY j.id LIMIT $3
+"""
+
+NEXT_SIGNALS = """
+    -- A tenant's next signals in the order in which they were stored, likewise.
+    SELECT s.id, s.received_at, to_json(s)::text AS line
+      FROM (SELECT id, tenant_id, provider_slug, connection_id, job_id, kind, occurred_at,
+                   received_at, payload, dedupe_key
+              FROM {schema}.signals
+             WHERE tenant_id = $1 AND (received_at, id) > ($2, $3)) s
+     ORDER BY s.received_at, s.id LIMIT $4
 """
 
 
-async def next_jobs(
-    tx: Transaction, connection_id: UUID, *, after: UUID, limit: int
-) -> Sequence[Any]:
-    rows: Sequence[Any] = await tx.fetch(NEXT_JOBS, connection_id, after, limit)
-    return rows
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row as JSON, and its id."""
+
+    id: UUID
+    json: str
+
+
+FIRST_PLACE = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
+
+
+async def connections(tx: Transaction, tenant_id: str, after: UUID, limit: int) -> list[Line]:
+    rows = await tx.fetch(NEXT_CONNECTIONS, tenant_id, after, limit)
+    return [Line(row["id"], row["line"]) for row in rows]
+
+
+async def jobs(tx: Transaction, connection_id: UUID, after: UUID, limit: int) -> list[Line]:
+    rows = await tx.fetch(NEXT_JOBS, connection_id, after, limit)
+    return [Line(row["id"], row["line"]) for row in rows]
+
+
+async def signals(
+    tx: Transaction, tenant_id: str, after: tuple[datetime, UUID], limit: int
+) -> tuple[list[Line], tuple[datetime, UUID]]:
+    """Return the next signals, and the place to go on from."""
+    rows = await tx.fetch(NEXT_SIGNALS, tenant_id, *after, limit)
+    place = (rows[-1]["received_at"], rows[-1]["id"]) if rows else after
+    return [Line(row["id"], row["line"]) for row in rows], place
 
 
 DELETE_JOBS = """

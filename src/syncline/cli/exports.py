@@ -1,0 +1,136 @@
+"""Where exports go and in which form: lines of JSON, CSV, or Parquet where pyarrow is there."""
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Protocol, TextIO
+
+import typer
+
+from syncline.cli.failures import Failure
+from syncline.cli.output import plain
+
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Where to. Default: stdout."),
+]
+Records = Sequence[Mapping[str, Any]]
+
+
+class Format(StrEnum):
+    NDJSON = "ndjson"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+class Sink(Protocol):
+    def write(self, records: Records) -> None: ...
+
+
+@contextmanager
+def open_sink(form: Format, columns: Sequence[str], output: Path | None) -> Iterator[Sink]:
+    """Lend what takes records."""
+    if form is Format.PARQUET:
+        with _parquet_sink(columns, output) as parquet:
+            yield parquet
+        return
+    with opened(output) as stream:
+        yield _CsvSink(stream, columns) if form is Format.CSV else _NdjsonSink(stream)
+
+
+@contextmanager
+def opened(output: Path | None) -> Iterator[TextIO]:
+    """Lend a stream; a file has its name only once it is complete."""
+    if output is None:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    with _completed(output) as part, part.open("w", encoding="utf-8", newline="") as stream:
+        yield stream
+
+
+@contextmanager
+def _completed(output: Path) -> Iterator[Path]:
+    part = output.with_name(output.name + ".part")
+    try:
+        part.touch()
+    except OSError as error:
+        raise Failure(f"{output} cannot be written: {error.strerror}") from None
+    try:
+        yield part
+        os.replace(part, output)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class _NdjsonSink:
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, records: Records) -> None:
+        self._stream.writelines(
+            json.dumps(record, default=plain, ensure_ascii=False) + "\n" for record in records
+        )
+
+
+class _CsvSink:
+    """Objects stand in their cells as JSON."""
+
+    def __init__(self, stream: TextIO, columns: Sequence[str]) -> None:
+        self._columns = columns
+        self._writer = csv.writer(stream)
+        self._writer.writerow(columns)
+
+    def write(self, records: Records) -> None:
+        self._writer.writerows(
+            [_cell(record[column]) for column in self._columns] for record in records
+        )
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, dict | list | bool):
+        return json.dumps(value, default=plain, ensure_ascii=False)
+    return value if value is None or isinstance(value, str | int | float) else plain(value)
+
+
+@contextmanager
+def _parquet_sink(columns: Sequence[str], output: Path | None) -> Iterator[Sink]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise Failure(
+            "Parquet needs pyarrow, which is not installed: pip install pyarrow"
+        ) from None
+    if output is None:
+        raise typer.BadParameter("Parquet cannot go to stdout: name a file with --output")
+    times = {column for column in columns if column.endswith("_at")}
+    schema = pyarrow.schema(
+        [
+            (column, pyarrow.timestamp("us", tz="UTC") if column in times else pyarrow.string())
+            for column in columns
+        ]
+    )
+
+    class ParquetSink:
+        def write(self, records: Records) -> None:
+            rows = [
+                {name: row[name] if name in times else _text(row[name]) for name in columns}
+                for row in records
+            ]
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
+
+    with (
+        _completed(output) as part,
+        pyarrow.parquet.ParquetWriter(part, schema, compression="zstd") as writer,
+    ):
+        yield ParquetSink()
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(_cell(value))

@@ -1,0 +1,65 @@
+"""How things stand: the invariants as far as they can be judged, and what happens now."""
+
+from syncline.clock import host_time
+from syncline.engine.desk import Desk
+from syncline.engine.presence import DEAD_AFTER
+from syncline.policy.diagnosis import diagnose
+from syncline.policy.symptoms import Diagnosis, Symptoms
+from syncline.store import activity, diagnosis, invariants, schedulers, views, workers
+from syncline.store.activity import Activity
+from syncline.store.invariants import Finding, Yardstick
+from syncline.store.pool import Transaction
+
+
+class Inspection(Desk):
+    async def judge(self) -> list[Finding]:
+        """Return what can be said of each invariant."""
+        async with self._pool.transaction() as tx:
+            return await invariants.judge(tx, await self._yardstick(tx))
+
+    async def activity(self, *, limit: int = 10) -> Activity:
+        """Return what happens now, with up to `limit` lines of each list."""
+        async with self._pool.transaction() as tx:
+            now = await self._clock.now(tx)
+            return await activity.look(tx, now=now, silent_since=now - DEAD_AFTER, limit=limit)
+
+    async def diagnose(self) -> list[Diagnosis]:
+        """Return what is well and what is not with the database and its workers."""
+        async with self._pool.transaction() as tx:
+            asked = host_time()
+            database_time = await tx.database_time()
+            answered = host_time()
+            now = await self._clock.now(tx)
+            queue = await views.measure_queue(tx, now=now)
+            return diagnose(
+                Symptoms(
+                    now=now,
+                    server=await diagnosis.read_server(tx),
+                    skew=asked + (answered - asked) / 2 - database_time,
+                    tables=await diagnosis.read_tables(tx),
+                    open_transactions=await diagnosis.read_open_transactions(tx),
+                    missing_grants=await diagnosis.missing_grants(tx),
+                    workers=await workers.list_all(tx, silent_since=now - DEAD_AFTER),
+                    providers=await diagnosis.active_providers(tx),
+                    last_tick_at=await diagnosis.last_tick(tx),
+                    tick_interval=self._settings.scheduler.tick_interval,
+                    oldest_due_at=queue.oldest_due_at,
+                    pool_size=self._settings.pool_size,
+                )
+            )
+
+    async def _yardstick(self, tx: Transaction) -> Yardstick:
+        settings, limits = self._settings, self._settings.rate_limit
+        now = await self._clock.now(tx)
+        two_ticks_ago = now - 2 * settings.scheduler.tick_interval
+        began_at = await schedulers.ticking_since(tx, ticked_after=two_ticks_ago)
+        can_judge = began_at is not None and began_at < two_ticks_ago
+        return Yardstick(
+            now=now,
+            two_ticks_ago=two_ticks_ago if can_judge else None,
+            rules=settings.scheduler.rules,
+            lease=settings.executor.lease,
+            longest_wait=max(
+                limits.backoff(provider).longest for provider in ("", *limits.providers)
+            ),
+        )

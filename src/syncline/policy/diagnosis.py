@@ -1,0 +1,220 @@
+"""What is wrong with a database and its workers, and what to do: decided from symptoms alone."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from syncline.model import WorkerStatus
+from syncline.policy.symptoms import Diagnosis, Server, Symptoms, Verdict
+
+OLDEST_VERSION = 150_000
+OLD_SNAPSHOT = timedelta(minutes=5)
+LATE = timedelta(minutes=5)
+SKEW = timedelta(seconds=5)
+DEAD_SHARE, DEAD_ROWS = 0.2, 20_000
+UNFROZEN = 1_000_000_000
+
+
+def diagnose(symptoms: Symptoms) -> list[Diagnosis]:
+    """Return what was found, in the order in which it is best mended."""
+    return [
+        *_server(symptoms),
+        *_settings(symptoms.server),
+        _grants(symptoms),
+        _skew(symptoms),
+        *_workers(symptoms),
+        _scheduler(symptoms),
+        _queue(symptoms),
+        *_bloat(symptoms),
+        _snapshots(symptoms),
+    ]
+
+
+def _server(symptoms: Symptoms) -> Iterator[Diagnosis]:
+    server = symptoms.server
+    is_old = server.version < OLDEST_VERSION
+    yield Diagnosis(
+        "database version",
+        Verdict.BAD if is_old or server.is_standby else Verdict.OK,
+        f"Postgres {server.version_text}" + (", a standby" if server.is_standby else ""),
+        "Use Postgres 15 or newer."
+        if is_old
+        else "Point database_url at the primary."
+        if server.is_standby
+        else "",
+    )
+    left = server.max_connections - server.used_connections
+    yield Diagnosis(
+        "database connections",
+        Verdict.WARNING if left < symptoms.pool_size + 2 else Verdict.OK,
+        f"{server.used_connections} of {server.max_connections} in use",
+        ""
+        if left >= symptoms.pool_size + 2
+        else "One more process may not get its connections: raise max_connections, lower "
+        "pool_size, or put a pooler between (pgbouncer = true).",
+    )
+    worn = server.transactions_unfrozen > UNFROZEN
+    yield Diagnosis(
+        "transaction ids",
+        Verdict.BAD if worn else Verdict.OK,
+        f"{server.transactions_unfrozen:,} since the oldest unfrozen row",
+        "Find what keeps autovacuum from freezing: old snapshots, slots, or it is off."
+        if worn
+        else "",
+    )
+
+
+def _settings(server: Server) -> Iterator[Diagnosis]:
+    unsafe = [name for name in ("fsync", "full_page_writes") if server.settings.get(name) == "off"]
+    untidy = [name for name in ("autovacuum", "track_counts") if server.settings.get(name) == "off"]
+    yield Diagnosis(
+        "durability",
+        Verdict.BAD if unsafe else Verdict.OK,
+        ", ".join(f"{name} = off" for name in unsafe)
+        or f"synchronous_commit = {server.settings.get('synchronous_commit')}",
+        "A crash of the server may lose everything: switch them on." if unsafe else "",
+    )
+    yield Diagnosis(
+        "autovacuum",
+        Verdict.BAD if untidy else Verdict.OK,
+        ", ".join(f"{name} = off" for name in untidy) or "on",
+        "Tables grow without end: switch it on." if untidy else "",
+    )
+    if server.settings.get("default_transaction_read_only") == "on":
+        yield Diagnosis(
+            "read-only", Verdict.BAD, "transactions are read-only", "Let this role write."
+        )
+
+
+def _grants(symptoms: Symptoms) -> Diagnosis:
+    missing = symptoms.missing_grants
+    return Diagnosis(
+        "rights",
+        Verdict.WARNING if missing else Verdict.OK,
+        f"missing: {', '.join(missing)}" if missing else "this role may do all that workers do",
+        "Grant them to the role that workers use; see Roles in the schema's reference."
+        if missing
+        else "",
+    )
+
+
+def _skew(symptoms: Symptoms) -> Diagnosis:
+    seconds = symptoms.skew.total_seconds()
+    return Diagnosis(
+        "clock skew",
+        Verdict.WARNING if abs(symptoms.skew) > SKEW else Verdict.OK,
+        f"this host is {abs(seconds):.1f} s {'ahead of' if seconds > 0 else 'behind'} the database",
+        "Scheduling goes by the database's clock and is right; but ids and logs of this host are "
+        "out of step: run an NTP client."
+        if abs(symptoms.skew) > SKEW
+        else "",
+    )
+
+
+def _workers(symptoms: Symptoms) -> Iterator[Diagnosis]:
+    alive = [one for one in symptoms.workers if one.status == WorkerStatus.ALIVE]
+    able = [one for one in alive if "executor" in one.roles]
+    dead = [one for one in symptoms.workers if one.status == WorkerStatus.DEAD]
+    slots, busy = sum(one.slots for one in able), sum(one.busy for one in able)
+    yield Diagnosis(
+        "workers",
+        Verdict.OK if able else Verdict.BAD,
+        f"{len(alive)} alive, {busy} of {slots} slots busy" if alive else "none is alive",
+        "" if able else "Nothing runs: start `syncline run`.",
+    )
+    if dead:
+        who = ", ".join(f"{one.host}:{one.pid}" for one in dead[:5])
+        yield Diagnosis(
+            "dead workers",
+            Verdict.WARNING,
+            f"{len(dead)} within a day: {who}",
+            "Their jobs were taken over. Look for the reason in their logs: killed, out of memory?",
+        )
+    known = {provider for one in able for provider in one.providers}
+    unknown = {slug: count for slug, count in symptoms.providers.items() if slug not in known}
+    if unknown and able:
+        named = ", ".join(
+            f"{slug} ({count:,} active connections)" for slug, count in unknown.items()
+        )
+        yield Diagnosis(
+            "providers",
+            Verdict.BAD,
+            f"no living worker knows {named}",
+            "Start a worker with the connector, or pause those connections.",
+        )
+
+
+def _scheduler(symptoms: Symptoms) -> Diagnosis:
+    last = symptoms.last_tick_at
+    late = last is None or symptoms.now - last > 3 * symptoms.tick_interval
+    found = "no scheduler has ticked" if last is None else f"last tick {_ago(symptoms.now - last)}"
+    return Diagnosis(
+        "scheduler",
+        Verdict.BAD if late else Verdict.OK,
+        found,
+        "Nothing is queued: start `syncline run` without --no-scheduler." if late else "",
+    )
+
+
+def _queue(symptoms: Symptoms) -> Diagnosis:
+    waited = symptoms.now - (symptoms.oldest_due_at or symptoms.now)
+    late = waited > LATE
+    return Diagnosis(
+        "queue",
+        Verdict.WARNING if late else Verdict.OK,
+        f"the oldest due job has waited {_span(waited)}" if waited else "nothing due is waiting",
+        "Add workers or slots (executor.concurrency), or see `syncline top` for what is slow."
+        if late
+        else "",
+    )
+
+
+def _bloat(symptoms: Symptoms) -> Iterator[Diagnosis]:
+    for table in symptoms.tables:
+        swollen = table.dead > DEAD_ROWS and table.dead > DEAD_SHARE * (table.live + table.dead)
+        vacuumed = table.vacuumed_at
+        told = f"vacuumed {_ago(symptoms.now - vacuumed)}" if vacuumed else "not vacuumed yet"
+        yield Diagnosis(
+            f"table {table.name}",
+            Verdict.WARNING if swollen else Verdict.OK,
+            f"{table.bytes / 1e6:,.0f} MB, {table.live:,} rows, {table.dead:,} dead; {told}",
+            f"Vacuum it (VACUUM ANALYZE {table.name}), and see what kept autovacuum from it: old "
+            "snapshots, or too few workers."
+            if swollen
+            else "",
+        )
+
+
+def _snapshots(symptoms: Symptoms) -> Diagnosis:
+    old = [one for one in symptoms.open_transactions if one.age > OLD_SNAPSHOT]
+    server, advice = symptoms.server, []
+    found = [
+        f"pid {one.pid} ({one.application or '?'}, {one.state}) for {_span(one.age)}" for one in old
+    ]
+    if old:
+        advice.append(
+            "End it, or pg_terminate_backend(pid): dead rows pile up and claims slow down."
+        )
+    if server.prepared_transactions:
+        found.append(f"{server.prepared_transactions} prepared transactions")
+        advice.append("Commit or roll back what is prepared and forgotten.")
+    if server.idle_slots:
+        found.append(f"{server.idle_slots} replication slots that nobody reads")
+        advice.append("Drop slots that are no longer used.")
+    return Diagnosis(
+        "old snapshots",
+        Verdict.WARNING if found else Verdict.OK,
+        "; ".join(found) or "none older than 5 minutes",
+        " ".join(advice),
+    )
+
+
+def _ago(length: timedelta) -> str:
+    return f"{_span(length)} ago"
+
+
+def _span(length: timedelta) -> str:
+    seconds = max(length.total_seconds(), 0)
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,110 @@
+"""What `doctor` looks at: the server, its settings, who holds it up, who serves whom."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from syncline.policy.symptoms import OpenTransaction, Server, TableHealth
+from syncline.store.pool import Transaction
+
+TABLES = ("connections", "sync_jobs", "signals")
+
+SERVER = """
+    -- The server's version and how close it is to its limits.
+    SELECT current_setting('server_version_num')::int AS version,
+           current_setting('server_version') AS version_text,
+           current_setting('max_connections')::int AS max_connections,
+           (SELECT count(*) FROM pg_catalog.pg_stat_activity
+             WHERE backend_type = 'client backend') AS used_connections,
+           (SELECT age(datfrozenxid) FROM pg_catalog.pg_database
+             WHERE datname = current_database()) AS transactions_unfrozen,
+           pg_catalog.pg_is_in_recovery() AS is_standby,
+           (SELECT count(*) FROM pg_catalog.pg_prepared_xacts
+             WHERE database = current_database()) AS prepared_transactions,
+           (SELECT count(*) FROM pg_catalog.pg_replication_slots
+             WHERE NOT active AND (xmin IS NOT NULL OR catalog_xmin IS NOT NULL)) AS idle_slots
+"""
+
+SETTINGS = """
+    -- Settings that decide whether data is safe and tables stay small.
+    SELECT name, setting FROM pg_catalog.pg_settings
+     WHERE name IN ('fsync', 'full_page_writes', 'autovacuum', 'synchronous_commit',
+                    'statement_timeout', 'track_counts', 'default_transaction_read_only')
+"""
+
+
+async def read_server(tx: Transaction) -> Server:
+    settings = {row["name"]: row["setting"] for row in await tx.fetch(SETTINGS)}
+    return Server(**await tx.fetchrow(SERVER), settings=settings)
+
+
+HEALTH_OF_TABLES = """
+    -- Rows that live and rows that wait for a vacuum, and when there was one.
+    SELECT relname AS name, n_live_tup AS live, n_dead_tup AS dead,
+           greatest(last_vacuum, last_autovacuum) AS vacuumed_at,
+           pg_catalog.pg_total_relation_size(relid) AS bytes
+      FROM pg_catalog.pg_stat_all_tables
+     WHERE relid = ANY ($1::text[]::regclass[])
+     ORDER BY relname
+"""
+
+
+async def read_tables(tx: Transaction) -> Sequence[TableHealth]:
+    tables = [tx.qualified(table) for table in TABLES]
+    return [TableHealth(**row) for row in await tx.fetch(HEALTH_OF_TABLES, tables)]
+
+
+OPEN_TRANSACTIONS = """
+    -- The transactions that have been open longest and keep dead rows from being removed.
+    SELECT pid, coalesce(application_name, '') AS application, coalesce(state, '') AS state,
+           clock_timestamp() - xact_start AS age
+      FROM pg_catalog.pg_stat_activity
+     WHERE datname = current_database() AND backend_type = 'client backend'
+       AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid()
+     ORDER BY xact_start LIMIT 3
+"""
+
+
+async def read_open_transactions(tx: Transaction) -> Sequence[OpenTransaction]:
+    return [OpenTransaction(**row) for row in await tx.fetch(OPEN_TRANSACTIONS)]
+
+
+MISSING_GRANTS = """
+    -- What this role may not do with tables that the engine writes to.
+    SELECT wanted.privilege || ' on ' || c.relname AS missing
+      FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS wanted (privilege)
+     CROSS JOIN pg_catalog.pg_class c
+     WHERE c.oid = ANY ($1::text[]::regclass[])
+       AND NOT pg_catalog.has_table_privilege(c.oid, wanted.privilege)
+     ORDER BY 1
+"""
+
+
+async def missing_grants(tx: Transaction) -> Sequence[str]:
+    tables = [
+        tx.qualified(table) for table in ("connections", "sync_jobs", "schedulers", "workers")
+    ]
+    return [row["missing"] for row in await tx.fetch(MISSING_GRANTS, tables)]
+
+
+ACTIVE_PROVIDERS = """
+    -- The providers of active connections, and how many each has.
+    SELECT provider_slug, count(*) AS connections FROM {schema}.connections
+     WHERE status = 'active' GROUP BY provider_slug ORDER BY provider_slug
+"""
+
+
+async def active_providers(tx: Transaction) -> dict[str, int]:
+    rows = await tx.fetch(ACTIVE_PROVIDERS, timeout=60)
+    return {row["provider_slug"]: row["connections"] for row in rows}
+
+
+LAST_TICK = """
+    -- When any scheduler last came to the end of a tick.
+    SELECT max(ticked_at) FROM {schema}.schedulers
+"""
+
+
+async def last_tick(tx: Transaction) -> datetime | None:
+    ticked_at: Any = await tx.fetchval(LAST_TICK)
+    return ticked_at  # type: ignore[no-any-return]
