@@ -68,11 +68,6 @@ def monotonic() -> float:
     return time.monotonic()
 
 
-def host_time() -> datetime:
-    """Return this host's own time, to be compared with the database's and never to decide by."""
-    return datetime.now(UTC)
-
-
 async def pause(seconds: float) -> None:
     await asyncio.sleep(seconds)
 

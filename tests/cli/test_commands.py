@@ -172,7 +172,7 @@ def test_verify_passes_on_a_sound_database(syncline: CommandLine) -> None:
 
     assert result.exit_code == 0
     assert "single_flight" in result.stdout
-    assert all(invariant["ok"] for invariant in syncline.json("verify"))
+    assert all(invariant["ok"] is not False for invariant in syncline.json("verify"))
 
 
 def test_verify_fails_and_shows_what_breaks_an_invariant(syncline: CommandLine) -> None:

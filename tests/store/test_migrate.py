@@ -19,7 +19,9 @@ from support.fakes import eventually
 from support.world import at
 from syncline import Engine, Settings, Signal, SyncResult
 from syncline.clock import monotonic
+from syncline.engine.connection_batches import NewConnection
 from syncline.errors import SchemaError
+from syncline.store.job_batches import Which
 from syncline.store.migrate import CREATE_LEDGER, LOCK_TIMEOUT, known_migrations, migrate
 from syncline.store.pool import Pool
 from syncline.testing import ManualClock, ScriptedConnector
@@ -186,6 +188,9 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
         "interval_seconds": 300,
         "cursor": {"page": 1},
         "signals": False,
+        "wanted": [NewConnection("acme", "tickets", "a-1")],
+        "which": Which(),
+        "states": ["failed"],
     }
     found: dict[str, Callable[[], Awaitable[Any]]] = {}
     for owner, prefix in (
@@ -193,6 +198,10 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
         (engine.connections, "connections."),
         (engine.jobs, "jobs."),
         (engine.signals, "signals."),
+        (engine.workers, "workers."),
+        (engine.tenants, "tenants."),
+        (engine.batches, "batches."),
+        (engine.inspection, "inspection."),
     ):
         for name, method in inspect.getmembers(owner, inspect.iscoroutinefunction):
             if name.startswith("_"):

@@ -33,9 +33,8 @@ BIG_TABLES = {"connections", "sync_jobs", "signals"}
 NOON, LATER = at("12:00"), at("12:01")
 TOKEN = UUID(int=7)
 PROVIDERS = [f"provider {n}" for n in range(3)]
-CONNECTION, JOB, SIGNAL = 1, 4, 5  # the first digit of their ids
+CONNECTION, JOB = 1, 4  # the first digit of their ids
 DUE = [UUID(f"{CONNECTION}{n:031x}") for n in range(39951, 40001)]
-SIGNALS = [UUID(f"{SIGNAL}{n:031x}") for n in range(50)]
 READY = [UUID(f"{JOB}{n:031x}") for n in range(50)]
 BEGINNING = (NOON - timedelta(days=365), UUID(int=0))
 HOLD = """
@@ -148,8 +147,8 @@ def retention_cases() -> Iterator[Case]:
     yield case("keep_last", retention.KEEP_LAST, fifty, DUE, five_past)
     yield case("prune_jobs", retention.PRUNE_JOBS, fifty, DUE, five_past, 500)
     yield case("prune_jobs of nothing", retention.PRUNE_JOBS, fifty, DUE, at("10:00"), 500)
-    yield case("next_signals", retention.NEXT_SIGNALS, fifty, UUID(int=0), NOON, fifty)
-    yield case("prune_signals", retention.PRUNE_SIGNALS, fifty, SIGNALS)
+    yield case("prune_signals", retention.PRUNE_SIGNALS, fifty, five_past, fifty)
+    yield case("prune_signals of nothing", retention.PRUNE_SIGNALS, 0, at("10:00"), fifty)
 
 
 def page_cases() -> Iterator[Case]:

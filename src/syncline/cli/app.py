@@ -15,6 +15,7 @@ from syncline.cli import (
     database,
     diagnosis,
     explaining,
+    following,
     importing,
     jobs,
     overview,
@@ -158,6 +159,7 @@ connections.commands.add_typer(importing.commands)
 app.add_typer(connections.commands, name="connections")
 app.add_typer(connector.commands, name="connector")
 app.add_typer(jobs.commands, name="jobs")
+signals.commands.add_typer(following.commands)
 app.add_typer(signals.commands, name="signals")
 app.add_typer(explaining.commands)
 app.add_typer(tenants.commands, name="tenants")

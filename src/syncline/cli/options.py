@@ -70,3 +70,4 @@ OfConnection = Annotated[
         "--connection", metavar="ID", parser=_connection_id, help="Only this connection's."
     ),
 ]
+OfKind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only of this kind.")]

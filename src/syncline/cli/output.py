@@ -47,6 +47,11 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, default=plain, indent=2))
 
 
+def plain_line(value: Any) -> str:
+    """Return the value as JSON in one line."""
+    return json.dumps(value, default=plain, ensure_ascii=False)
+
+
 def record(thing: Any) -> dict[str, Any]:
     """Return a connection, job or signal as an object for JSON; credentials stay inside."""
     fields = asdict(thing)

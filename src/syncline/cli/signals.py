@@ -1,10 +1,8 @@
 """`syncline signals …`: what connectors brought."""
 
-from typing import Annotated
-
 import typer
 
-from syncline.cli.options import After, AsJson, Limit, OfConnection, OfProvider, OfTenant
+from syncline.cli.options import After, AsJson, Limit, OfConnection, OfKind, OfProvider, OfTenant
 from syncline.cli.output import print_json, print_table, record, tell_more
 from syncline.cli.session import session_of
 
@@ -21,7 +19,7 @@ def list_(
     tenant: OfTenant = None,
     provider: OfProvider = None,
     connection: OfConnection = None,
-    kind: Annotated[str | None, typer.Option(metavar="KIND", help="Only of this kind.")] = None,
+    kind: OfKind = None,
     after: After = None,
     limit: Limit = 50,
     json: AsJson = False,

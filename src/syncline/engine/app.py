@@ -132,6 +132,11 @@ class Engine:
         async with self._pool.transaction() as tx:
             return await views.summarise(tx)
 
+    async def now(self) -> datetime:
+        """Return the time that this engine goes by, which is the database's unless injected."""
+        async with self._pool.transaction() as tx:
+            return await self._clock.now(tx)
+
     async def status(self, *, limit: int = 10) -> Status:
         """Return the counts, and up to `limit` recent attempts, next runs and troubles."""
         async with self._pool.transaction() as tx:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from syncline.clock import Clock, monotonic, new_id
+from syncline.clock import Clock, monotonic
 from syncline.engine.presence import Presence
 from syncline.settings import RetentionSettings
 from syncline.store import retention
@@ -104,22 +104,15 @@ class Round:
         return visited[-1] if len(visited) == CONNECTIONS_A_BATCH else None
 
     async def _prune_signals(self, tx: Transaction, after: UUID, before: datetime) -> UUID | None:
-        """Visit signals in the order of their ids; return how far, or None at the end.
-
-        Ids that we make go with time, so the old ones come first; where none is old, the rest can
-        be passed over but for those made by hand: random ids come after all of ours.
-        """
-        page = await retention.next_signals(tx, after=after, before=before, limit=ROWS_A_BATCH)
-        if page.old:
-            self.report.signals += await retention.prune_signals(tx, page.old)
-        if not page.is_full or page.last is None:
-            return None
-        return page.last if page.old else max(page.last, new_id())
+        """Remove the oldest signals; return None once there are no more that are old."""
+        removed = await retention.prune_signals(tx, before=before, limit=ROWS_A_BATCH)
+        self.report.signals += removed
+        return after if removed == ROWS_A_BATCH else None
 
 
 @dataclass(slots=True)
 class Walk:
-    """A way along ids that are never visited twice, one transaction a batch."""
+    """A way along ids, one transaction a batch."""
 
     pool: Pool
     clock: Clock

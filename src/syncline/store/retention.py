@@ -1,10 +1,9 @@
-"""What is long over is removed: finished jobs by their connections, signals in the order of ids.
+"""What is long over is removed: finished jobs by their connections, signals by their time.
 
 Neither needs an index of its own, which every settle would have to feed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -82,37 +81,13 @@ async def prune_jobs(
     return await tx.execute(PRUNE_JOBS, connections, before, limit)
 
 
-NEXT_SIGNALS = """
-    -- The next signals in the order of their ids, which is the order of time where we made them.
-    SELECT id, received_at < $2 AS is_old FROM {schema}.signals WHERE id > $1 ORDER BY id LIMIT $3
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class SignalsPage:
-    old: Sequence[UUID]
-    last: UUID | None
-    is_full: bool
-
-
-async def next_signals(
-    tx: Transaction, *, after: UUID, before: datetime, limit: int
-) -> SignalsPage:
-    rows = await tx.fetch(NEXT_SIGNALS, after, before, limit)
-    return SignalsPage(
-        old=[row["id"] for row in rows if row["is_old"]],
-        last=rows[-1]["id"] if rows else None,
-        is_full=len(rows) == limit,
-    )
-
-
 PRUNE_SIGNALS = """
-    -- Remove these signals, but for those that somebody else holds.
+    -- Remove some of the oldest signals, but for those that somebody else holds.
     DELETE FROM {schema}.signals
-     WHERE id = ANY (ARRAY(SELECT id FROM {schema}.signals WHERE id = ANY ($1::uuid[])
-                            ORDER BY id FOR UPDATE SKIP LOCKED))
+     WHERE id = ANY (ARRAY(SELECT id FROM {schema}.signals WHERE received_at < $1
+                            ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED))
 """
 
 
-async def prune_signals(tx: Transaction, ids: Sequence[UUID]) -> int:
-    return await tx.execute(PRUNE_SIGNALS, ids)
+async def prune_signals(tx: Transaction, *, before: datetime, limit: int) -> int:
+    return await tx.execute(PRUNE_SIGNALS, before, limit)

@@ -1,0 +1,166 @@
+"""Signals as they come, and signals as a file: each once, none left out."""
+
+import asyncio
+import csv
+import importlib.util
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from support.commands import CommandLine, Process
+from syncline.cli import following
+
+INSERT = (
+    "INSERT INTO syncline.signals (tenant_id, provider_slug, connection_id, kind, payload,"
+    " dedupe_key, received_at) SELECT $1, 'demo', gen_random_uuid(), 'seen',"
+    " jsonb_build_object('n', n), 'key ' || n, now() - interval '1 h' + n * interval '1 ms'"
+    " FROM generate_series($2::int, $3::int) n"
+)
+pyarrow_is_there = importlib.util.find_spec("pyarrow") is not None
+
+
+def store(syncline: CommandLine, first: int, last: int, tenant: str = "acme") -> None:
+    syncline.sql(INSERT, tenant, first, last)
+
+
+def numbers(lines: list[str]) -> list[int]:
+    return [json.loads(line)["payload"]["n"] for line in lines]
+
+
+def test_export_writes_lines_of_json_the_oldest_first(
+    syncline: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "A_PAGE", 7)
+    store(syncline, 1, 50)
+    store(syncline, 1, 3, tenant="globex")
+
+    result = syncline("signals", "export", "--tenant", "acme")
+
+    assert numbers(result.stdout.splitlines()) == list(range(1, 51))
+    assert result.stderr == "Exported 50 signals.\n"
+    first = json.loads(result.stdout.splitlines()[0])
+    assert (first["tenant_id"], first["kind"], first["dedupe_key"]) == ("acme", "seen", "key 1")
+
+
+def test_export_writes_csv(syncline: CommandLine, tmp_path: Path) -> None:
+    store(syncline, 1, 3)
+    path = tmp_path / "signals.csv"
+
+    result = syncline("signals", "export", "--format", "csv", "--output", str(path))
+
+    assert result.exit_code == 0, result.output
+    with path.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [json.loads(row["payload"]) for row in rows] == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert rows[0]["received_at"].endswith("Z")
+
+
+@pytest.mark.skipif(not pyarrow_is_there, reason="pyarrow is not installed")
+def test_export_writes_parquet(syncline: CommandLine, tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    store(syncline, 1, 3)
+    path = tmp_path / "signals.parquet"
+
+    result = syncline("signals", "export", "--format", "parquet", "--output", str(path))
+
+    assert result.exit_code == 0, result.output
+    table = pyarrow.parquet.read_table(path)
+    assert [json.loads(text) for text in table["payload"].to_pylist()] == [
+        {"n": 1},
+        {"n": 2},
+        {"n": 3},
+    ]
+    assert table["received_at"].to_pylist()[0].tzinfo is not None
+
+
+@pytest.mark.skipif(pyarrow_is_there, reason="pyarrow is installed")
+def test_parquet_without_pyarrow_says_what_is_missing(syncline: CommandLine) -> None:
+    result = syncline("signals", "export", "--format", "parquet", "--output", "x.parquet")
+
+    assert (result.exit_code, "pip install pyarrow" in result.stderr) == (1, True)
+
+
+def test_export_takes_a_stretch_of_time(syncline: CommandLine) -> None:
+    store(syncline, 1, 3)
+
+    assert syncline("signals", "export", "--since", "2100-01-01").stdout == ""
+    assert syncline("signals", "export", "--until", "2000-01-01T00:00Z").stdout == ""
+    assert len(syncline("signals", "export", "--since", "2000-01-01").stdout.splitlines()) == 3
+    refused = syncline("signals", "export", "--since", "yesterday")
+    assert (refused.exit_code, "'yesterday' is no time" in refused.stderr) == (2, True)
+
+
+def test_file_gets_its_name_only_when_complete(
+    syncline: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(syncline, 1, 3)
+    path = tmp_path / "signals.ndjson"
+
+    def fail(*_: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(following, "record", fail)
+    result = syncline("signals", "export", "--output", str(path))
+
+    assert result.exit_code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.process
+def test_tail_shows_each_signal_once_however_transactions_overlap(syncline: CommandLine) -> None:
+    store(syncline, 1, 2)
+    process = syncline.start("signals", "tail", "--from-start", "--json")
+    assert sorted(numbers(read(process, 2))) == [1, 2]
+
+    asyncio.run(overlap(syncline.url))
+
+    assert sorted(numbers(read(process, 4))) == [3, 4, 5, 6]
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=20)
+    assert (rest, errors, process.returncode) == ("", "", 0)
+
+
+async def overlap(url: str) -> None:
+    """Store in a transaction that ends after one that began later."""
+    early, late = await asyncpg.connect(url), await asyncpg.connect(url)
+    slow = early.transaction()
+    await slow.start()
+    await early.execute(INSERT, "acme", 3, 4)
+    await late.execute(INSERT, "acme", 5, 6)
+    await asyncio.sleep(1)
+    await slow.commit()
+    await early.close()
+    await late.close()
+
+
+@pytest.mark.process
+def test_tail_begins_with_what_comes(syncline: CommandLine) -> None:
+    store(syncline, 1, 2)
+    process = syncline.start("signals", "tail", "--tenant", "acme")
+    wait_until_it_looks(syncline)
+
+    store(syncline, 7, 7, tenant="globex")
+    store(syncline, 8, 8)
+
+    [line] = read(process, 1)
+    assert "acme demo seen" in line
+    assert '{"n": 8}' in line
+
+
+def wait_until_it_looks(syncline: CommandLine) -> None:
+    query = (
+        "SELECT FROM pg_stat_activity"
+        " WHERE query LIKE '%transaction_id%' AND pid <> pg_backend_pid()"
+    )
+    while not syncline.sql(query):
+        pass
+
+
+def read(process: Process, count: int) -> list[str]:
+    assert process.stdout is not None
+    return [process.stdout.readline() for _ in range(count)]
