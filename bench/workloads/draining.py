@@ -11,8 +11,8 @@ from bench.measure import (
     Tally,
     resident_megabytes,
 )
-from bench.workloads.case import Case, Counted, drain, vacuum
-from bench.workloads.data import add_connections, add_finished_jobs, queue_jobs
+from bench.workloads.case import Case, Counted, drain
+from bench.workloads.data import add_connections, add_finished_jobs, give_a_past, queue_jobs
 from syncline import Connection, Engine, SyncResult
 
 SLEEP_SECONDS = 0.05
@@ -71,7 +71,7 @@ async def tick_and_drain(case: Case, kind: type[Counted], *, finished_jobs: int 
         report = await engine.tick()
         enqueued = time.perf_counter() - began
         assert report.scheduled == count, report
-        await vacuum(session)
+        await give_a_past(session)
         figures = await drain(case, engine, tally)
         assert await engine.verify() == []
     return figures | {ENQUEUED_PER_SECOND: count / enqueued}
@@ -95,6 +95,7 @@ async def _cycles(case: Case) -> tuple[list[float], float]:
     rates = []
     async with case.engine(connector) as engine, case.session() as session:
         await add_connections(session, case.size("jobs"))
+        await give_a_past(session)
         for _ in range(case.size("cycles")):
             figures = await queue_and_drain(case, engine, connector, session)
             rates.append(figures[JOBS_PER_SECOND])
@@ -112,6 +113,7 @@ async def memory(case: Case) -> Figures:
     held: list[float] = []
     async with case.engine(connector) as engine, case.session() as session:
         await add_connections(session, case.size("jobs"))
+        await give_a_past(session)
         for _ in range(case.size("cycles")):
             await queue_and_drain(case, engine, connector, session)
             held.append(resident_megabytes())

@@ -21,6 +21,7 @@ from syncline.policy.outcome import (
     Succeeded,
     judge,
 )
+from syncline.sdk.page import Page
 from syncline.settings import Settings
 from syncline.store import connections, jobs, signals
 from syncline.store.claims import Claim
@@ -111,6 +112,8 @@ class Settler:
         await _queue_follow_ups(tx, held, now)
 
     def _judge(self, one: Settlement, now: datetime) -> Outcome:
+        if isinstance(one.ending, Page):
+            return Succeeded(one.ending)  # most of them: no rule need be looked up
         rules = FailureRules(
             self._settings.rate_limit.backoff(one.claim.provider_slug),
             self._settings.executor.max_attempts,

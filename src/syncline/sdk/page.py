@@ -50,9 +50,9 @@ class Page:
 
 def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
     """Return the page, or raise a ContractError that names the field and the reason."""
-    if isinstance(result, Coroutine):
-        result.close()  # the job is told; Python need not complain as well
     if not isinstance(result, SyncResult):
+        if isinstance(result, Coroutine):
+            result.close()  # the job is told; Python need not complain as well
         raise ContractError(f"sync() returned {type(result).__name__}, not a SyncResult")
     if not isinstance(result.has_more, bool):
         raise ContractError(f"has_more is {type(result.has_more).__name__}, not a bool")
@@ -65,7 +65,8 @@ def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
         raise ContractError("has_more without a next_cursor: there is nowhere to go on from")
     if page.next_cursor and page.has_more and same_json(json.loads(page.next_cursor), cursor):
         raise ContractError("has_more with the cursor unchanged: it would go round for ever")
-    _read_signals(result.signals, page, limits)
+    if result.signals or not isinstance(result.signals, list | tuple):
+        _read_signals(result.signals, page, limits)
     return page
 
 
