@@ -30,6 +30,7 @@ MAX_SPAN_EVENTS = 1000  # a tick may plan 100 000 runs; the debug log tells them
 CONNECTOR_ERRORS = {"RateLimited", "Transient", "Unauthorized", "Permanent", "SyncError"}
 ERROR_CLASSES = CONNECTOR_ERRORS | {"ContractError", "Timeout", "LeaseLapsed", "Unexpected"}
 NO_SPAN = nullcontext()
+SILENT = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)  # no SDK is installed
 Fields = dict[str, str | int | float]
 
 
@@ -121,6 +122,11 @@ class Telemetry(Voice):
         seconds = [max(0.0, delay.total_seconds()) for delay in delays]
         self._executor.claimed[provider_slug].inc(len(seconds))
         self._executor.claim_delay[provider_slug].observe_all(seconds)
+
+    def is_traced(self) -> bool:
+        """Whether somebody listens to spans; asking for one costs as much as a run without."""
+        has_own = not isinstance(self._tracer, trace.ProxyTracer | trace.NoOpTracer)
+        return has_own or not isinstance(trace.get_tracer_provider(), SILENT)
 
     def run(
         self, job_id: UUID, connection_id: UUID, provider_slug: str, job_type: str

@@ -1,6 +1,7 @@
 """What people do meanwhile, through the engine and with plain SQL."""
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from contextlib import suppress
@@ -116,6 +117,12 @@ class People:
             del self.connections[name]
             self.deleted[id_] = keeps_signals
             await self._engine.connections.delete(id_, keep_signals=keeps_signals)
+
+    async def finish_deletions(self) -> None:
+        """Call deletions again, one of which the end of the rough times may have cut short."""
+        for id_, keeps_signals in self.deleted.items():
+            with contextlib.suppress(LookupError):
+                await self._engine.connections.delete(id_, keep_signals=keeps_signals)
 
     async def verify(self, _name: str = "", _id: UUID | None = None) -> None:
         if broken := await self._engine.verify():

@@ -79,6 +79,7 @@ EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
     "run": run_and_call_out,
     "run_finished": lambda t: t.run_finished("tickets", "succeeded", SECOND),
     "runs_succeeded": lambda t: t.runs_succeeded("tickets", [1.0, 1.0], signals=10),
+    "page_committed": lambda t: t.page_committed("tickets", signals=5),
     "job_failed": fail,
     "rate_limited": lambda t: t.rate_limited("tickets", 30 * SECOND),
     "job_released": lambda t: t.job_released("tickets"),

@@ -7,7 +7,7 @@ import inspect
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from syncline.model import Connection, SyncResult
 from syncline.policy.cursor import effective_cursor
@@ -29,30 +29,51 @@ class PageStream:
     cursor: Any
 
 
-async def attempt(
-    connector: Connector, claim: Claim, limits: PageLimits, threads: "Threads"
-) -> Page | PageStream:
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A connector's `sync`, and how it is to be called."""
+
+    sync: Callable[[Connection, Any], Any]
+    is_coroutine: bool
+    is_stream: bool
+
+    @classmethod
+    def of(cls, connector: Connector) -> "Caller":
+        sync = connector.sync
+        return cls(sync, inspect.iscoroutinefunction(sync), inspect.isasyncgenfunction(sync))
+
+
+class Attempted(Protocol):
+    """What an attempt needs of its run."""
+
+    claim: Claim
+
+    @property
+    def threads(self) -> "Threads": ...
+
+
+async def attempt(caller: Caller, run: Attempted, limits: PageLimits) -> Page | PageStream:
     """Return the connector's page, checked, or its stream; raise whatever kept it back."""
-    connection = read_claimed_connection(claim)
+    connection = read_claimed_connection(run.claim)
     stored = connection.metadata.get("sync")
     cursor = effective_cursor(
-        claim.job_type,
-        decode_json(claim.cursor, where="the job's cursor"),
+        run.claim.job_type,
+        decode_json(run.claim.cursor, where="the job's cursor"),
         stored.get("cursor") if isinstance(stored, dict) else None,
     )
-    if inspect.iscoroutinefunction(connector.sync):
-        result = await connector.sync(connection, cursor)
-    elif inspect.isasyncgenfunction(connector.sync):
-        return PageStream(connector.sync(connection, cursor), cursor)
+    if caller.is_coroutine:
+        result = await caller.sync(connection, cursor)
+    elif caller.is_stream:
+        return PageStream(caller.sync(connection, cursor), cursor)
     else:
-        result = await threads.run(lambda: connector.sync(connection, cursor))
+        result = await run.threads.run(lambda: caller.sync(connection, cursor))
         if inspect.isawaitable(result):
             result = await result
     if _is_cheap(result):
         return read_page(result, cursor=cursor, limits=limits)
     if isinstance(result, AsyncIterator):
         return PageStream(result, cursor)
-    return await check_page(result, cursor, limits, threads)
+    return await check_page(result, cursor, limits, run.threads)
 
 
 async def check_page(result: Any, cursor: Any, limits: PageLimits, threads: "Threads") -> Page:

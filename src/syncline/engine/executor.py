@@ -4,11 +4,10 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from uuid import uuid4
 
 from syncline.clock import Clock, monotonic
-from syncline.engine.attempt import attempt
+from syncline.engine.attempt import Caller, attempt
 from syncline.engine.lanes import Lanes
 from syncline.engine.runs import Run, Runs
 from syncline.engine.settlement import ACTIVE, Settler
@@ -25,6 +24,7 @@ from syncline.telemetry import Telemetry
 
 LARGEST_CLAIM = 1000
 RELEASE_SECONDS = 3  # what a slow database is given, after the grace, to take the rows back
+MOST_UNSETTLED = 2  # claimed and not yet settled, as a multiple of the slots
 LOST_RACES = 3  # so many lost races in a row read as "nothing to claim"
 
 
@@ -46,6 +46,8 @@ class Executor:
         self._clock = clock
         self._telemetry = telemetry
         self._limits = settings.page_limits
+        self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
+        self._is_traced = False
         self.attempts = 0
         self.on_room: Callable[[], None] = lambda: None
         self.runs = Runs(lambda run: self._lanes.take(run), lambda: self.on_room())
@@ -54,7 +56,9 @@ class Executor:
 
     @property
     def free_slots(self) -> int:
-        return self._settings.concurrency - len(self.runs)
+        """How many more connectors may be at work; fewer where settling does not keep up."""
+        most = self._settings.concurrency
+        return min(most - self.runs.slots_taken, MOST_UNSETTLED * most - len(self.runs))
 
     async def step(self) -> timedelta:
         """Fill the free slots, and return how long to wait unless a slot or a wake-up comes."""
@@ -66,6 +70,7 @@ class Executor:
     async def claim_and_start(self) -> int:
         """Return how many due jobs were claimed and started, in their order."""
         self._lanes.gives_up = self.runs.is_draining = False
+        self._is_traced = self._telemetry.is_traced()
         asked = monotonic()
         claimed = await self._claim(min(self.free_slots, LARGEST_CLAIM))
         for claim in claimed:
@@ -123,33 +128,34 @@ class Executor:
     def _start(self, claim: Claim, *, leased_since: float) -> None:
         run = self.runs.add(claim, leased_since)
         if claim.connection_status != ACTIVE:
+            run.is_over = True
             self.runs.end(run, Unrun())
+            self.runs.free(run)
             return
         self.attempts += 1
         run.task = asyncio.get_running_loop().create_task(self._execute(run))
-        run.task.add_done_callback(partial(self._take_ending, run))
 
-    async def _execute(self, run: Run) -> Ending:
-        """Return how the attempt ended; whatever a connector raises ends here."""
-        claim = run.claim
-        connector = self._connectors[claim.provider_slug]
+    async def _execute(self, run: Run) -> None:
+        """Run the connector and take note of how that ended; whatever it raises ends here."""
+        ending: Ending
         try:
-            with self._telemetry.run(
-                claim.id, claim.connection_id, claim.provider_slug, claim.job_type
-            ):
-                result = await attempt(connector, claim, self._limits, run.threads)
-                if isinstance(result, Page):
-                    return result
-                return await self._streams.follow(run, result)
+            ending = await (self._attempt_traced if self._is_traced else self._attempt)(run)
         except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            return Raised(error)
-
-    def _take_ending(self, run: Run, task: "asyncio.Task[Ending]") -> None:
-        if task.cancelled():
             # Nobody here asked for it unless the run has its ending already.
-            self.runs.end(run, Raised(ContractError("the connector cancelled itself")))
-        else:
-            self.runs.end(run, task.result())
+            ending = Raised(ContractError("the connector cancelled itself"))
+        except BaseException as error:
+            ending = Raised(error)
+        run.is_over = True
+        self.runs.end(run, ending)
         self.runs.free(run)
+
+    async def _attempt_traced(self, run: Run) -> Ending:
+        claim = run.claim
+        with self._telemetry.run(
+            claim.id, claim.connection_id, claim.provider_slug, claim.job_type
+        ):
+            return await self._attempt(run)
+
+    async def _attempt(self, run: Run) -> Ending:
+        result = await attempt(self._callers[run.claim.provider_slug], run, self._limits)
+        return result if isinstance(result, Page) else await self._streams.follow(run, result)

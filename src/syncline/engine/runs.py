@@ -15,22 +15,33 @@ SUSPECT_LAPSES = 2  # a job whose lease lapsed so often in a row may be what kil
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A claimed job in this process; it holds a slot until it is settled and nothing of it runs."""
+    """A claimed job in this process: it holds a slot while its connector is at work, and its lease
+    until it is settled."""
 
     claim: Claim
-    threads: Threads
     lease_confirmed: float
+    on_idle: "Callable[[Run], None]"
     began: float = field(default_factory=monotonic)
-    task: "asyncio.Task[Ending] | None" = None
+    task: "asyncio.Task[None] | None" = None
     ending: Ending | None = None
     ended: float = 0
     is_settled: bool = False
+    has_slot: bool = True
+    is_over: bool = False  # its task is, but perhaps not a thread of it
     page_began: float | None = None  # of a stream: when its connector was asked for the next page
     is_committing: bool = False  # a page of it is; the connector waits, so no deadline counts
+    _threads: Threads | None = None
+
+    @property
+    def threads(self) -> Threads:
+        """The threads of this run; most have none."""
+        if self._threads is None:
+            self._threads = Threads(on_idle=lambda: self.on_idle(self))
+        return self._threads
 
     @property
     def is_alive(self) -> bool:
-        return self.threads.alive > 0 or (self.task is not None and not self.task.done())
+        return not self.is_over or (self._threads is not None and self._threads.alive > 0)
 
     def stop(self) -> None:
         """Ask the connector to stop; a thread of its own goes on unheard."""
@@ -46,6 +57,7 @@ class Runs:
         self._on_ended = on_ended
         self._on_room = on_room
         self._unsettled = 0
+        self.slots_taken = 0
         self.is_draining = False  # a stream ends after the page in hand
         self.some_settled = asyncio.Event()
         self._all_settled = asyncio.Event()
@@ -62,8 +74,9 @@ class Runs:
         return [run for run in self._runs.values() if not run.is_settled]
 
     def add(self, claim: Claim, leased_since: float) -> Run:
-        run = Run(claim, Threads(on_idle=lambda: self.free(run)), lease_confirmed=leased_since)
+        run = Run(claim, leased_since, self.free)
         self._runs[claim.id] = run
+        self.slots_taken += 1
         self._unsettled += 1
         self._all_settled.clear()
         return run
@@ -85,10 +98,15 @@ class Runs:
             self._all_settled.set()
 
     def free(self, run: Run) -> None:
-        """Give the slot back once the run is settled and nothing of it is left."""
-        if run.is_settled and not run.is_alive and self._runs.get(run.claim.id) is run:
-            del self._runs[run.claim.id]
-            self._on_room()
+        """Give the slot back once nothing of the connector is left; forget what is settled too."""
+        if run.is_alive:
+            return
+        if run.has_slot:
+            run.has_slot = False
+            self.slots_taken -= 1
+        if run.is_settled:
+            self._runs.pop(run.claim.id, None)
+        self._on_room()
 
     def lose(self, job_ids: Iterable[UUID]) -> list[Run]:
         """Stop the runs whose jobs are no longer ours; nothing will be written for them."""
