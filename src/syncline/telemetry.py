@@ -6,6 +6,7 @@ until the application installs an OpenTelemetry SDK; secrets, cursors and payloa
 
 import logging
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
@@ -71,23 +72,36 @@ class Telemetry(Voice):
         self._span_events_left = MAX_SPAN_EVENTS if span.is_recording() else 0
         return inside(span)
 
-    def job_scheduled(
-        self, plan: RunPlan, *, jitter_pct_min: SupportsFloat, jitter_pct_max: SupportsFloat
+    def jobs_scheduled(
+        self,
+        plans: Sequence[RunPlan],
+        *,
+        jitter_pct_min: SupportsFloat,
+        jitter_pct_max: SupportsFloat,
     ) -> None:
-        provider_slug = self._providers.shown(plan.provider_slug)
-        if self._tenants is None:
-            self._scheduler.scheduled[provider_slug].inc()
-        else:
-            self._scheduler.scheduled[provider_slug, self._tenants.shown(plan.tenant_id)].inc()
-        self._scheduler.jitter.observe(plan.jitter_seconds)
-        if not self._span_events_left and not SCHEDULER.isEnabledFor(logging.DEBUG):
-            return  # the usual case, up to 100 000 times a tick
+        """Count what a batch scheduled, and trace each plan where somebody listens."""
+        counts = Counter((plan.provider_slug, plan.tenant_id) for plan in plans)
+        for (provider, tenant), count in counts.items():
+            shown = self._providers.shown(provider)
+            if self._tenants is None:
+                self._scheduler.scheduled[shown].inc(count)
+            else:
+                self._scheduler.scheduled[shown, self._tenants.shown(tenant)].inc(count)
+        self._scheduler.jitter.observe_all([plan.jitter_seconds for plan in plans])
+        if self._span_events_left or SCHEDULER.isEnabledFor(logging.DEBUG):
+            bounds = {
+                "jitter_pct_min": float(jitter_pct_min),
+                "jitter_pct_max": float(jitter_pct_max),
+            }
+            for plan in plans:
+                self._trace_plan(plan, bounds)
+
+    def _trace_plan(self, plan: RunPlan, bounds: Mapping[str, float]) -> None:
         fields: Fields = {
             "connection_id": str(plan.connection_id),
             "jitter_seconds": plan.jitter_seconds,
             "base_interval_seconds": int(plan.interval.total_seconds()),
-            "jitter_pct_min": float(jitter_pct_min),
-            "jitter_pct_max": float(jitter_pct_max),
+            **bounds,
             "slot": plan.slot_at.isoformat(),
             "next_due_at": plan.next_due_at.isoformat(),
             "scheduled_at": plan.scheduled_at.isoformat(),

@@ -34,7 +34,7 @@ def schedule(
         look_again_at=NOON + 900 * SECOND,
         last_finished_at=NOON - 900 * SECOND,
     )
-    telemetry.job_scheduled(plan, jitter_pct_min=0, jitter_pct_max=0.2)
+    telemetry.jobs_scheduled([plan], jitter_pct_min=0, jitter_pct_max=0.2)
 
 
 def tick(telemetry: Telemetry) -> None:
@@ -71,11 +71,12 @@ def fail(telemetry: Telemetry, error_class: str = "Transient", *, terminal: bool
 EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
     "exposition": Telemetry.exposition,
     "tick": tick,
-    "job_scheduled": schedule,
+    "jobs_scheduled": schedule,
     "tick_finished": tick,
     "bad_metadata": lambda t: t.bad_metadata(CONNECTION, "sync.interval_seconds", "-5 is no time"),
     "scheduler_stopped": Telemetry.scheduler_stopped,
     "jobs_claimed": lambda t: t.jobs_claimed("tickets", [SECOND, 2 * SECOND]),
+    "is_traced": Telemetry.is_traced,
     "run": run_and_call_out,
     "run_finished": lambda t: t.run_finished("tickets", "succeeded", SECOND),
     "runs_succeeded": lambda t: t.runs_succeeded("tickets", [1.0, 1.0], signals=10),

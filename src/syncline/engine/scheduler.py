@@ -1,5 +1,6 @@
 """The tick: lock what may be due, plan it, and insert the jobs with their metadata."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,6 +23,7 @@ from syncline.store.pool import Pool, Transaction, expect, lies_in_rows
 from syncline.store.schedule import Place, SavedPlan
 from syncline.telemetry import Telemetry
 
+WALKERS = 2  # more would only wait for the same processors
 SILENCE = timedelta(days=1)
 # Whoever inserts a job by hand waits for the connection that the tick has locked, and the tick for
 # the job; the tick gives way before Postgres (after a second) would call it a deadlock.
@@ -148,13 +150,34 @@ class Scheduler:
         await self._walk(schedule.lock_edited, plan, report)
 
     async def _plan_due(self, now: datetime, report: TickReport) -> None:
-        """Plan the connections whose slot comes before the horizon."""
-        lock_due = partial(schedule.lock_due, horizon=now + self._settings.lookahead)
-        await self._walk(lock_due, partial(self._plan_batch, now=now), report)
+        """Plan the connections whose slot comes before the horizon.
 
-    async def _walk(self, lock_next: LockNext, work: Work, report: TickReport) -> None:
-        """Work batch by batch; a batch that somebody's row or lock spoils is done one by one."""
-        after = one_by_one_until = schedule.BEFORE_ALL
+        What goes beyond a batch is shared between walkers: one plans while another's rows are
+        written. They skip each other's rows, as two schedulers do.
+        """
+        lock_due = partial(schedule.lock_due, horizon=now + self._settings.lookahead)
+        walk = partial(self._walk, lock_due, partial(self._plan_batch, now=now), report)
+        place = await walk(batches=1)
+        if place is not None:
+            walks = (walk(after=place) for _ in range(WALKERS))
+            for ended in await asyncio.gather(*walks, return_exceptions=True):
+                if isinstance(ended, BaseException):
+                    raise ended
+
+    async def _walk(
+        self,
+        lock_next: LockNext,
+        work: Work,
+        report: TickReport,
+        *,
+        after: Place = schedule.BEFORE_ALL,
+        batches: int | None = None,
+    ) -> Place | None:
+        """Work batch by batch, and return where to go on if there were more than asked for.
+
+        A batch that somebody's row or lock spoils is done one by one.
+        """
+        one_by_one_until = schedule.BEFORE_ALL
         while not self._stopping:
             limit = 1 if after < one_by_one_until else self._settings.batch_size
             places: list[Place] = []
@@ -172,8 +195,13 @@ class Scheduler:
                     continue
                 self._telemetry.loop_failed("scheduler", error, timedelta())  # the next tick's turn
             if len(places) < limit:
-                return
+                return None
             after = places[-1]
+            if batches is not None and after >= one_by_one_until:
+                batches -= 1
+                if not batches:
+                    return after
+        return None
 
     async def _plan_batch(self, tx: Transaction, locked: Sequence[UUID], now: datetime) -> Batch:
         """Read, decide and write one batch of locked connections."""
@@ -227,9 +255,8 @@ class Scheduler:
         """Count what the transaction committed."""
         report.scheduled += len(batch.plans)
         report.skipped += batch.skipped
-        for plan in batch.plans:
-            self._telemetry.job_scheduled(
-                plan,
-                jitter_pct_min=float(self._rules.jitter_pct_min),
-                jitter_pct_max=float(self._rules.jitter_pct_max),
-            )
+        self._telemetry.jobs_scheduled(
+            batch.plans,
+            jitter_pct_min=self._rules.jitter_pct_min,
+            jitter_pct_max=self._rules.jitter_pct_max,
+        )

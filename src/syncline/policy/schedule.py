@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import lru_cache
 from uuid import UUID
 
 MINIMUM_INTERVAL_SECONDS = 60
@@ -145,12 +146,18 @@ def plan_slot(last_finished_at: datetime, interval: timedelta, now: datetime) ->
 
 def sample_jitter(interval: timedelta, rules: ScheduleRules, roll: float) -> int:
     """Return whole seconds, uniform over those that lie within the bounds."""
-    seconds = Decimal(int(interval.total_seconds()))
-    lowest = int((rules.jitter_pct_min * seconds).to_integral_value(ROUND_CEILING))
-    highest = int((rules.jitter_pct_max * seconds).to_integral_value(ROUND_FLOOR))
+    lowest, highest = _jitter_bounds(interval, rules.jitter_pct_min, rules.jitter_pct_max)
     if lowest > highest:
         return highest
     return min(lowest + int(roll * (highest - lowest + 1)), highest)
+
+
+@lru_cache(maxsize=1024)  # few intervals serve a million connections
+def _jitter_bounds(interval: timedelta, pct_min: Decimal, pct_max: Decimal) -> tuple[int, int]:
+    seconds = Decimal(int(interval.total_seconds()))
+    lowest = int((pct_min * seconds).to_integral_value(ROUND_CEILING))
+    highest = int((pct_max * seconds).to_integral_value(ROUND_FLOOR))
+    return lowest, highest
 
 
 def read_sync(stored: StoredSync, rules: ScheduleRules) -> SyncOptions:

@@ -1,10 +1,8 @@
 """The tick's reading and writing: lock what may be due, read it, save what was planned."""
 
-import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from syncline.policy.schedule import Candidate, RunPlan, ScheduleRules, StoredSync
@@ -140,19 +138,22 @@ async def save_plans(tx: Transaction, plans: Sequence[SavedPlan], *, now: dateti
 
 
 def _patch(saved: SavedPlan) -> str:
-    patch: dict[str, Any] = {
-        "next_run_at": rfc3339(saved.plan.next_run_at),
-        "last_jitter_seconds": saved.plan.jitter_seconds,
-    }
-    if saved.repair:
-        patch["interval_seconds"] = int(saved.plan.interval.total_seconds())
-    return json.dumps(patch)
+    # Written by hand, for every connection of every tick; neither value can hold a quote.
+    repair = f', "interval_seconds": {_seconds(saved.plan.interval)}' if saved.repair else ""
+    return (
+        f'{{"next_run_at": "{rfc3339(saved.plan.next_run_at)}", '
+        f'"last_jitter_seconds": {saved.plan.jitter_seconds}{repair}}}'
+    )
 
 
 def _interval_text(saved: SavedPlan) -> str | None:
     if saved.repair:
-        return str(int(saved.plan.interval.total_seconds()))
+        return str(_seconds(saved.plan.interval))
     return saved.interval_stored
+
+
+def _seconds(interval: timedelta) -> int:
+    return int(interval.total_seconds())
 
 
 LOOK_LATER = """
