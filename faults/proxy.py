@@ -15,7 +15,7 @@ Moment = Literal["before", "after"]
 
 @dataclass(slots=True)
 class Trap:
-    """What is to happen at the next COMMIT of a transaction that ran a certain statement."""
+    """What is to happen when a transaction that ran a certain statement commits next."""
 
     moment: Moment
     about: str
@@ -125,6 +125,7 @@ class Wire:
         self._client, self._server = client, server
         self._texts: dict[bytes, str] = {}
         self._transaction: list[str] = []
+        self._is_open = False  # between BEGIN and COMMIT
         self._trap_after: Trap | None = None
 
     async def run(self) -> None:
@@ -148,14 +149,14 @@ class Wire:
         async for message in messages(self._client[0], starts_untyped=True):
             self.busy_count += 1
             self._note(message)
-            if message[:1] == b"Q" and message[5:] in COMMITS and not await self._may_commit():
+            if self._commits(message) and not await self._may_commit():
                 return
             await self._forward(message, self._server[1])
 
     async def _pump_down(self) -> None:
         async for message in messages(self._server[0], starts_untyped=False):
             trap = self._trap_after
-            if trap is not None and message[:1] == b"C" and message[5:] in COMMITS:
+            if trap is not None and message[:1] == b"Z":
                 spring(trap)
                 return
             await self._forward(message, self._client[1])
@@ -180,6 +181,12 @@ class Wire:
             await asyncio.Event().wait()
         return False
 
+    def _commits(self, message: bytes) -> bool:
+        """Return whether this ends a transaction: a COMMIT, or a statement that stands alone."""
+        if message[:1] == b"Q" and message[5:] in COMMITS:
+            return True
+        return message[:1] == b"S" and not self._is_open and bool(self._transaction)
+
     def _note(self, message: bytes) -> None:
         """Remember the statements of the transaction in progress."""
         kind, body = message[:1], message[5:]
@@ -188,9 +195,13 @@ class Wire:
             self._texts[name] = text.decode(errors="replace")
         elif kind == b"B":
             statement = body.split(b"\0", 2)[1]
+            if not self._is_open:
+                self._transaction = []
             self._transaction.append(self._texts.get(statement, ""))
-        elif kind == b"Q" and body.startswith(b"BEGIN"):
-            self._transaction = []
+        elif kind == b"Q":
+            self._is_open = body.startswith(b"BEGIN")
+            if self._is_open:
+                self._transaction = []
 
 
 def spring(trap: Trap) -> None:

@@ -85,6 +85,7 @@ MUTATIONS = (
                 "        return await tx.database_time()\n",
                 "        return datetime.now(UTC)  # noqa: ARG002\n",
             ),
+            ("        return None\n", "        return datetime.now(UTC)\n"),
         ),
         ("tests/simulation/test_one_clock.py", "tests/engine/test_time_rules.py"),
     ),

@@ -20,12 +20,18 @@ class Queryable(Protocol):
 class Clock(Protocol):
     async def now(self, tx: Queryable) -> datetime: ...
 
+    def instant(self) -> datetime | None:
+        """The time for a single statement; None lets the database use its own."""
+
 
 class DatabaseClock:
     """The server's own time, so that hosts whose clocks disagree behave alike."""
 
     async def now(self, tx: Queryable) -> datetime:
         return await tx.database_time()
+
+    def instant(self) -> datetime | None:
+        return None
 
 
 class InjectedClock:
@@ -35,6 +41,9 @@ class InjectedClock:
         self._read = read
 
     async def now(self, tx: Queryable) -> datetime:  # noqa: ARG002  (the other clock needs it)
+        return self.instant()
+
+    def instant(self) -> datetime:
         now = self._read()
         if now.tzinfo is None:
             raise ValueError("the injected clock returned a time without a zone")

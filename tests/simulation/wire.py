@@ -28,6 +28,7 @@ class Requests:
     def __init__(self) -> None:
         self._statements: dict[bytes, str] = {}
         self._has_begun = False
+        self._is_open = False  # between BEGIN and COMMIT
 
     def read(self, data: bytes) -> Request:
         if not self._has_begun:
@@ -35,14 +36,18 @@ class Requests:
             if unpack_from("!I", data, 4)[0] == CANCEL_REQUEST:
                 return Request("cancel", b"")
             return Request("connect", b"Z")
-        label, last = "", b""
+        label, last, executes = "", b"", False
         for last, body in messages(data):
             label = self._label(last, body) or label
+            executes = executes or last == b"E"
         if last == b"X":
             return Request("leave", b"")
         if last == b"H":
             return Request(f"prepare {label}", b"TnE")
-        return Request(label or "synchronise", b"Z", is_commit=label == "COMMIT;")
+        stands_alone = executes and not self._is_open
+        if last == b"Q":
+            self._is_open = label.startswith("BEGIN")
+        return Request(label or "synchronise", b"Z", label == "COMMIT;" or stands_alone)
 
     def _label(self, kind: bytes, body: bytes) -> str:
         """Return what a message is about, where it says so."""

@@ -31,7 +31,7 @@ from syncline.store import (
 CROWD = (Path(__file__).parents[1] / "support/crowd.sql").read_text()
 BIG_TABLES = {"connections", "sync_jobs", "signals"}
 NOON, LATER = at("12:00"), at("12:01")
-TOKEN = UUID(int=7)
+TOKEN, LEASE = UUID(int=7), timedelta(seconds=30)
 PROVIDERS = [f"provider {n}" for n in range(3)]
 CONNECTION, JOB = 1, 4  # the first digit of their ids
 DUE = [UUID(f"{CONNECTION}{n:031x}") for n in range(39951, 40001)]
@@ -100,8 +100,8 @@ def judge(plan: dict[str, Any], case: Case) -> Iterator[str]:
 def noon_cases() -> Iterator[Case]:
     """Return what the engine does at noon: 50 connections and 70 jobs are due."""
     fifty = len(DUE)
-    yield case("claim", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, False, TOKEN, LATER)
-    yield case("claim by type", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, True, TOKEN, LATER)
+    yield case("claim", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, False, TOKEN, LEASE)
+    yield case("claim by type", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, True, TOKEN, LEASE)
     yield case("lock_due", schedule.LOCK_DUE, fifty, LATER, *BEGINNING, 1000)
     yield case("next_due", schedule.NEXT_DUE, fifty, LATER, *BEGINNING, 1000)
     yield case("read_candidates", schedule.READ_CANDIDATES, fifty, DUE)
@@ -115,6 +115,9 @@ def noon_cases() -> Iterator[Case]:
     yield case("lock", connections.LOCK, fifty, DUE)
     cursors, times = ["{}"] * fifty, [NOON] * fifty
     yield case("save_progress", connections.SAVE_PROGRESS, fifty, DUE, cursors, times, NOON)
+    yield case(
+        "close_empty", jobs.CLOSE_EMPTY, fifty, READY, [TOKEN] * fifty, NOON, on_held_jobs=True
+    )
     yield case("cancel_queued", jobs.CANCEL_QUEUED, fifty, DUE, NOON)
     yield case(
         *("close", jobs.CLOSE, fifty, READY, [TOKEN] * fifty, ["succeeded"] * fifty),
@@ -131,8 +134,8 @@ def noon_cases() -> Iterator[Case]:
 def quiet_cases() -> Iterator[Case]:
     """Return what the engine does an hour before, when nothing is due."""
     then = at("10:00")
-    yield case("claim of nothing", claims.CLAIM, 0, PROVIDERS, then, 100, 1, False, TOKEN, LATER)
-    yield case("claim of the unknown", claims.CLAIM, 0, ["x"], NOON, 100, 1, False, TOKEN, LATER)
+    yield case("claim of nothing", claims.CLAIM, 0, PROVIDERS, then, 100, 1, False, TOKEN, LEASE)
+    yield case("claim of the unknown", claims.CLAIM, 0, ["x"], NOON, 100, 1, False, TOKEN, LEASE)
     yield case("lock_due of nothing", schedule.LOCK_DUE, 0, then, *BEGINNING, 1000)
     yield case("lock_edited of nothing", schedule.LOCK_EDITED, 0, UUID(int=0), 1000)
     yield case("next_edited of nothing", schedule.NEXT_EDITED, 0, UUID(int=0), 1000)

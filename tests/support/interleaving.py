@@ -116,19 +116,14 @@ async def claim(tx: Transaction, world: World, *, limit: int = 10) -> list[Claim
         limit=limit,
         suspects=1,
         flight_by_type=world.settings.executor.single_flight == "job_type",
-        lease=_lease(world),
+        lease=Lease(uuid4(), world.clock(), world.settings.executor.lease),
     )
 
 
 async def take_over(tx: Transaction, world: World) -> list[Claim]:
     """Take lapsed leases over as the reaper of the world's engine would."""
-    lease_duration = world.settings.executor.lease
-    return await claims.take_over(tx, limit=10, lease_duration=lease_duration, lease=_lease(world))
-
-
-def _lease(world: World) -> Lease:
-    now = world.clock()
-    return Lease(uuid4(), now, now + world.settings.executor.lease)
+    duration = world.settings.executor.lease
+    return await claims.take_over(tx, limit=10, token=uuid4(), now=world.clock(), duration=duration)
 
 
 async def count_deadlocks(url: str, *, waiting: bool = True) -> int:

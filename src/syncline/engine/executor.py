@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import uuid4
 
 from syncline.clock import Clock, monotonic
@@ -102,26 +102,25 @@ class Executor:
             return []
         for _ in range(LOST_RACES):
             try:
-                async with self._pool.transaction() as tx:
-                    now = await self._clock.now(tx)
+                async with self._pool.statement() as tx:
                     claimed = await claims.claim(
                         tx,
                         list(self._connectors),
                         limit=limit,
                         suspects=max(0, 1 - self.runs.suspects),
                         flight_by_type=self._settings.single_flight == "job_type",
-                        lease=Lease(uuid4(), now, now + self._settings.lease),
+                        lease=Lease(uuid4(), self._clock.instant(), self._settings.lease),
                     )
             except LostRace:
                 continue
-            self._tell_claimed(claimed, now)
+            self._tell_claimed(claimed)
             return claimed
         return []
 
-    def _tell_claimed(self, claimed: Sequence[Claim], now: datetime) -> None:
+    def _tell_claimed(self, claimed: Sequence[Claim]) -> None:
         delays: dict[str, list[timedelta]] = defaultdict(list)
         for claim in claimed:
-            delays[claim.provider_slug].append(now - claim.due_at)
+            delays[claim.provider_slug].append(claim.started_at - claim.due_at)
         for provider, waited in delays.items():
             self._telemetry.jobs_claimed(provider, waited)
 

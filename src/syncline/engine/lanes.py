@@ -5,6 +5,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from uuid import UUID
 
 from syncline.clock import pause
 from syncline.engine.runs import Run
@@ -60,16 +61,16 @@ class Lanes:
         """Settle runs whose pages are empty, at a third of the usual cost; or, if there is more
         to it, or somebody is in the way, like all others."""
         group = [self._empty.popleft() for _ in range(min(len(self._empty), LARGEST_GROUP))]
-        closed = False
+        closed: set[UUID] = set()
         try:
             with suppress(Exception):  # the usual way will meet it again, and tell it
                 closed = await self._settler.settle_empty([run.claim for run in group])
         finally:
-            if not closed:
-                self._ended.extend(group)
-        if closed:
-            self._tell_succeeded(group)
-            self._settled(group)
+            if len(closed) < len(group):
+                self._ended.extend(run for run in group if run.claim.id not in closed)
+                group = [run for run in group if run.claim.id in closed]
+        self._tell_succeeded(group)
+        self._settled(group)
 
     def _take_group(self) -> list[Run]:
         """Return runs of different connections, as many as go well into one transaction."""

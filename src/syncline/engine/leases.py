@@ -12,7 +12,7 @@ from syncline.engine.settlement import Settlement, Settler
 from syncline.policy.outcome import Lapsed
 from syncline.settings import ExecutorSettings
 from syncline.store import claims
-from syncline.store.claims import Claim, Lease
+from syncline.store.claims import Claim
 from syncline.store.pool import Pool, Transaction, lies_in_rows
 from syncline.telemetry import Telemetry
 
@@ -103,8 +103,9 @@ class Reaper:
         return await claims.take_over(
             tx,
             limit=LARGEST_REAP,
-            lease_duration=self._settings.lease,
-            lease=Lease(uuid4(), now, now + self._settings.lease),
+            token=uuid4(),
+            now=now,
+            duration=self._settings.lease,
         )
 
     async def _settle(self, group: Sequence[Settlement]) -> None:

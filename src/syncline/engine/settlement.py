@@ -59,10 +59,6 @@ class Settlement:
         return self.mark is None
 
 
-class _MoreToDo(Exception):
-    """Undoes a transaction that did not cover everything."""
-
-
 class Settler:
     def __init__(self, pool: Pool, settings: Settings, clock: Clock, dice: Dice) -> None:
         self._pool = pool
@@ -75,21 +71,14 @@ class Settler:
         async with self._pool.transaction() as tx:
             await self._settle_in(tx, group)
 
-    async def settle_empty(self, held: Sequence[Claim]) -> bool:
-        """Close jobs whose pages are empty, and return whether that was all there was to do.
+    async def settle_empty(self, held: Sequence[Claim]) -> set[UUID]:
+        """Close jobs whose pages are empty, and return those for which that was all.
 
-        Such a run touches nothing but its job, so no connection need be locked for it. Where one
-        of them is no longer ours, or was marked to be followed, nothing is written for any.
+        Such a run touches nothing but its job, so no connection need be locked for it.
         """
         ids, tokens = [claim.id for claim in held], [claim.lease_token for claim in held]
-        try:
-            async with self._pool.transaction() as tx:
-                now = await self._clock.now(tx)
-                if await jobs.close_empty(tx, ids, tokens, now=now) != len(held):
-                    raise _MoreToDo
-        except _MoreToDo:
-            return False
-        return True
+        async with self._pool.statement() as tx:
+            return await jobs.close_empty(tx, ids, tokens, now=self._clock.instant())
 
     async def settle_retrying(self, group: Sequence[Settlement]) -> None:
         """Settle as above, again and again while the error is a passing one."""

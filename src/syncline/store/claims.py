@@ -13,7 +13,7 @@ from syncline.store.pool import Transaction
 CLAIM = """
     -- Take due jobs in order, at most one per connection (or per connection and type, $5). Those
     -- whose lease lapsed twice or more in a row are looked for apart, $4 at most, so that they
-    -- never stand in front of the others.
+    -- never stand in front of the others. Without a time of its own ($2) it is the database's now.
     WITH RECURSIVE lanes (provider_slug, priority) AS (
         -- The providers and priorities that wait, found by hopping along the index: what is
         -- scheduled for later, or belongs to a provider nobody asked for, is never read.
@@ -32,8 +32,8 @@ CLAIM = """
             SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = lanes.provider_slug AND j.priority = lanes.priority
-               AND j.status = 'queued' AND j.retry_after IS NULL AND j.scheduled_at <= $2
-               AND j.lapses <= 1
+               AND j.status = 'queued' AND j.retry_after IS NULL AND j.lapses <= 1
+               AND j.scheduled_at <= coalesce($2::timestamptz, now())
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
                                 WHERE r.connection_id = j.connection_id AND r.status = 'running'
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
@@ -44,7 +44,8 @@ CLAIM = """
             SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = provider.slug AND j.status = 'queued'
-               AND j.retry_after <= $2 AND j.scheduled_at <= $2 AND j.lapses <= 1
+               AND j.retry_after <= coalesce($2::timestamptz, now())
+               AND j.scheduled_at <= coalesce($2::timestamptz, now()) AND j.lapses <= 1
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
                                 WHERE r.connection_id = j.connection_id AND r.status = 'running'
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
@@ -55,7 +56,7 @@ CLAIM = """
             SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = ANY ($1::text[]) AND j.status = 'queued' AND j.lapses > 1
-               AND greatest(j.scheduled_at, j.retry_after) <= $2
+               AND greatest(j.scheduled_at, j.retry_after) <= coalesce($2::timestamptz, now())
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
                                 WHERE r.connection_id = j.connection_id AND r.status = 'running'
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
@@ -82,23 +83,25 @@ CLAIM = """
          ORDER BY first.connection_id, first.id
     )
     UPDATE {schema}.sync_jobs j
-       SET status = 'running', started_at = $2, lease_token = $6, lease_expires_at = $7,
+       SET status = 'running', started_at = coalesce($2::timestamptz, now()), lease_token = $6,
+           lease_expires_at = coalesce($2::timestamptz, now()) + $7::interval,
            flight = CASE WHEN $5::bool THEN j.job_type ELSE '' END, updated_at = now()
       FROM picked
      WHERE j.id BETWEEN picked.id AND picked.id
  RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
-           j.attempts, j.lapses, j.slot_at, j.scheduled_at, j.retry_after, j.cursor, j.lease_token,
+           j.attempts, j.lapses, j.slot_at, j.scheduled_at, j.retry_after, j.started_at, j.cursor,
+           j.lease_token,
            picked.external_id, picked.status, picked.config, picked.metadata, picked.is_first
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a claim writes: a fresh token, from when and until when it holds."""
+    """What a claim writes: a fresh token, from when it holds, where not from now on, how long."""
 
     token: UUID
-    granted_at: datetime
-    expires_at: datetime
+    granted_at: datetime | None
+    duration: timedelta
 
 
 @dataclass(slots=True)
@@ -116,6 +119,7 @@ class Claim:
     slot_at: datetime | None
     scheduled_at: datetime
     retry_after: datetime | None
+    started_at: datetime
     cursor: str | None
     lease_token: UUID
     external_id: str
@@ -151,7 +155,7 @@ async def claim(
         suspects,
         flight_by_type,
         lease.token,
-        lease.expires_at,
+        lease.duration,
     )
     claims = [Claim(*row) for row in rows]
     claims.sort(key=lambda job: (-job.priority, job.scheduled_at, job.id))
@@ -196,22 +200,15 @@ TAKE_OVER = """
       JOIN {schema}.connections c ON c.id = old.connection_id
      WHERE j.id = lapsed.id
  RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
-           j.attempts, j.lapses, j.slot_at, j.scheduled_at, j.retry_after, j.cursor, j.lease_token,
-           c.external_id, c.status, NULL AS config, NULL AS metadata,
+           j.attempts, j.lapses, j.slot_at, j.scheduled_at, j.retry_after, j.started_at, j.cursor,
+           j.lease_token, c.external_id, c.status, NULL AS config, NULL AS metadata,
            c.last_finished_at IS NULL AS is_first
 """
 
 
 async def take_over(
-    tx: Transaction, *, limit: int, lease_duration: timedelta, lease: Lease
+    tx: Transaction, *, limit: int, token: UUID, now: datetime, duration: timedelta
 ) -> list[Claim]:
     """Return the jobs whose leases had lapsed, now held under ours."""
-    rows = await tx.fetch(
-        TAKE_OVER,
-        lease.granted_at,
-        lease.granted_at - lease_duration,
-        limit,
-        lease.token,
-        lease.expires_at,
-    )
+    rows = await tx.fetch(TAKE_OVER, now, now - duration, limit, token, now + duration)
     return [Claim(*row) for row in rows]

@@ -120,21 +120,24 @@ async def close(tx: Transaction, closings: Sequence[Closing]) -> dict[UUID, Mark
 
 
 CLOSE_EMPTY = """
-    -- Close jobs that brought nothing and leave nothing else to write, all of them or none.
+    -- Close jobs that brought nothing, where there is nothing else to write for them: they are
+    -- still ours, were not marked to be followed, and did not end ahead of their slot.
     UPDATE {schema}.sync_jobs j
-       SET status = 'succeeded', finished_at = $3, lapses = 0, retry_after = NULL, error = NULL,
-           counts_as_last = true, lease_token = NULL, lease_expires_at = NULL, updated_at = now()
+       SET status = 'succeeded', finished_at = coalesce($3::timestamptz, now()), lapses = 0,
+           retry_after = NULL, error = NULL, counts_as_last = true,
+           lease_token = NULL, lease_expires_at = NULL, updated_at = now()
       FROM unnest($1::uuid[], $2::uuid[]) AS closing (id, token)
-     WHERE j.id = closing.id AND j.lease_token = closing.token
-       AND j.again_priority IS NULL AND coalesce(j.slot_at <= $3, true)
+     WHERE j.id = closing.id AND j.lease_token = closing.token AND j.again_priority IS NULL
+       AND coalesce(j.slot_at <= coalesce($3::timestamptz, now()), true)
+ RETURNING j.id
 """
 
 
 async def close_empty(
-    tx: Transaction, ids: Sequence[UUID], tokens: Sequence[UUID], *, now: datetime
-) -> int:
-    """Return how many were closed: those still ours, unmarked, and not ahead of their slot."""
-    return await tx.execute(CLOSE_EMPTY, ids, tokens, now)
+    tx: Transaction, ids: Sequence[UUID], tokens: Sequence[UUID], *, now: datetime | None
+) -> set[UUID]:
+    """Return the jobs that were closed, as of now where no time is given."""
+    return {row["id"] for row in await tx.fetch(CLOSE_EMPTY, ids, tokens, now)}
 
 
 ADVANCE = """

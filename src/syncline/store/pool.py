@@ -175,6 +175,18 @@ class Pool:
                 raise
             await transaction.commit()
 
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[Transaction]:
+        """Lend a session whose only statement is a transaction of its own, in one round trip."""
+        if self._pgbouncer:  # which needs settings beside it
+            async with self.transaction() as tx:
+                yield tx
+            return
+        async with self.connection() as connection:
+            tx = Transaction(connection, self._statements)
+            await self._check_once(tx)
+            yield tx
+
     async def retrying(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Return what the work does in a transaction, tried again while its errors are passing."""
         for tries_left in reversed(range(TRIES)):
