@@ -48,6 +48,7 @@ DEFAULTS: dict[str, Any] = {
     "http.max_redirects": 5,
     "api.host": "127.0.0.1",
     "api.port": 8080,
+    "api.hosts": [],
     "retention.jobs_days": 14,
     "retention.signals_days": None,
     "telemetry.tenant_label": True,

@@ -8,6 +8,8 @@ SyncError                 raised by a connector
 
 ContractError             a connector returned what cannot be stored; retried with backoff
 SettingsError             a setting is out of bounds (a ValueError)
+Conflict                  what stands there forbids it (a ValueError)
+└── Changed               somebody changed it since it was read
 SchemaError               the database's schema is missing, older, or breaks this version
 EmbeddedError             the embedded Postgres cannot be started
 TooSlow                   a question to the database took too long; a narrower one may do
@@ -65,6 +67,14 @@ class ContractError(Exception):
 
 class SettingsError(ValueError):
     """A setting is out of bounds; one line names it, its value and its bounds."""
+
+
+class Conflict(ValueError):
+    """What was asked for is sound, but what stands there forbids it."""
+
+
+class Changed(Conflict):
+    """It was changed since it was read: read it again, and decide anew."""
 
 
 class SchemaError(RuntimeError):

@@ -142,3 +142,16 @@ class SyncResult:
     signals: Iterable[Signal] = ()
     next_cursor: Any = None
     has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key to the API, without the key: an operator's, or one tenant's."""
+
+    id: UUID
+    name: str
+    tenant_id: str | None
+    prefix: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None

@@ -9,9 +9,10 @@ NAMED_SECRET = re.compile(
     r"""(?:'[^']*'|"[^"]*"|(?:(?:bearer|basic)\s+)?[^\s,;&]+)""",
     re.IGNORECASE,
 )
+API_KEY = re.compile(r"\b(sl(?:op|te)_[0-9a-f]{12}_)[0-9a-f]{16,}")
 MASK = r"\1***"
 
 
 def mask_secrets(text: str) -> str:
     """Return the text without passwords in addresses and without values named like secrets."""
-    return NAMED_SECRET.sub(MASK, URL_PASSWORD.sub(MASK + "@", text))
+    return API_KEY.sub(MASK, NAMED_SECRET.sub(MASK, URL_PASSWORD.sub(MASK + "@", text)))

@@ -164,6 +164,9 @@ class ApiSettings(Component):
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to bind.")
     port: int = Field(8080, ge=0, le=65_535, description="Port to bind; 0 takes a free one.")
+    hosts: ModuleNames = Field(
+        default_factory=list, description="Further names under which it is reached, by a proxy."
+    )
 
 
 class RetentionSettings(Component):

@@ -1,6 +1,8 @@
 """What a setting may hold, and the one line that refuses a bad one: its name, value and bounds."""
 
+import ipaddress
 import re
+import socket
 from collections.abc import Iterable
 from typing import Any, NoReturn, get_args
 
@@ -31,6 +33,15 @@ def check_schema(name: str) -> str:
     if name.startswith("pg_"):
         raise ValueError("names that begin with pg_ are reserved to Postgres")
     return name
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach the address; of a name, all of its addresses."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(address[0]).is_loopback for *_, address in found)
 
 
 def split_names(names: Any) -> Any:

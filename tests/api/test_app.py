@@ -9,17 +9,12 @@ from uuid import uuid4
 import httpx2
 import pytest
 
+from support.http import client_of
 from support.world import World
 from syncline import Engine, Settings
-from syncline.api.app import create_app
 from syncline.testing.database import TemporaryServer
 
 HOSTILE = """<script>alert(1)</script>"><img src=x onerror=alert(2)> ' {{ 7 * 1919191 }}"""
-
-
-def client_of(engine: Engine, *, page: bool = True) -> httpx2.AsyncClient:
-    transport = httpx2.ASGITransport(create_app(engine, page=page))
-    return httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080")
 
 
 @pytest.fixture
@@ -213,7 +208,7 @@ async def test_a_name_that_only_leads_here_is_refused(
     assert (await client.get("/", headers={"Host": host})).status_code == status
 
 
-@pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/v1/connections"])
+@pytest.mark.parametrize("path", ["/redoc", "/docs/oauth2-redirect", "/v1", "/v1/keys", "/docs/"])
 async def test_nothing_else_is_served(client: httpx2.AsyncClient, path: str) -> None:
     assert (await client.get(path)).status_code == 404
 

@@ -60,10 +60,23 @@ def test_a_port_that_is_taken_is_told() -> None:
     assert "--port" in str(caught.value)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
-def test_an_address_that_others_can_reach_is_refused(host: str) -> None:
-    with pytest.raises(SettingsError, match="refuses to start without an API key"):
-        Listener(ApiSettings(host=host, port=0))
+@pytest.mark.engine(api={"host": "0.0.0.0", "port": 0})
+async def test_an_address_that_others_can_reach_is_refused_without_a_key(world: World) -> None:
+    with closing(Listener(world.settings.api)) as listener:
+        with pytest.raises(SettingsError, match="refuses to start without an API key"):
+            async with serving(world.engine, listener, page=True):
+                raise AssertionError("it serves")
+
+        await world.engine.access.create_key("ann")
+        port = listener.socket.getsockname()[1]
+        async with (
+            serving(world.engine, listener, page=True),
+            httpx2.AsyncClient(trust_env=False) as client,
+        ):
+            alive = await client.get(f"http://127.0.0.1:{port}/healthz")
+            refused = await client.get(f"http://127.0.0.1:{port}/metrics")
+
+    assert (alive.status_code, refused.status_code) == (200, 401)
 
 
 def test_a_name_that_leads_nowhere_is_told() -> None:

@@ -91,8 +91,8 @@ def test_connectors_that_cannot_be_loaded(
     assert reason in fail("providers", "--connectors", module)
 
 
-def test_an_address_that_others_can_reach_is_refused() -> None:
-    line = fail("run", "--host", "0.0.0.0", "--port", "0")
+def test_an_address_that_others_can_reach_is_refused(database_url: str) -> None:
+    line = fail("--database-url", database_url, "run", "--host", "0.0.0.0", "--port", "0")
 
     assert "api.host is '0.0.0.0'" in line
     assert "refuses to start without an API key" in line

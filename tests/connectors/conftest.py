@@ -9,16 +9,9 @@ from threading import Thread
 
 import pytest
 
-from support.feeds import Site, serving
 from support.repositories import GitServer, Repo
 from syncline.connectors.git import GitCommits
 from syncline.testing.trial import equip
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with serving() as site:
-        yield site
 
 
 @pytest.fixture

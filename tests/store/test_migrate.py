@@ -20,6 +20,7 @@ from support.world import at
 from syncline import Engine, Settings, Signal, SyncResult
 from syncline.clock import monotonic
 from syncline.engine.connection_batches import NewConnection
+from syncline.engine.edits import Edit
 from syncline.errors import SchemaError
 from syncline.store.job_batches import Which
 from syncline.store.migrate import CREATE_LEDGER, LOCK_TIMEOUT, known_migrations, migrate
@@ -182,6 +183,7 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
         "connection_id": uuid4(),
         "job_id": uuid4(),
         "signal_id": uuid4(),
+        "edit": Edit(interval_seconds=300),
         "tenant_id": "acme",
         "provider_slug": "tickets",
         "external_id": "a-1",

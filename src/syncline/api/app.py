@@ -1,70 +1,105 @@
-"""The HTTP application: is it alive, is it ready, how does it fare."""
+"""The HTTP application: the API, its description, probes, and the pages."""
 
+import math
 from collections.abc import Awaitable, Callable
+from importlib.metadata import version
 from importlib.resources import files
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from syncline.api import docs, login, problems
+from syncline.api.access import AskingOperator, Gate
 from syncline.api.page import StatusPage
+from syncline.api.routes import connections, jobs, overview, signals
+from syncline.api.shield import Shield
 from syncline.api.wording import one_line, shortened
 from syncline.engine.app import Engine
+from syncline.settings_checks import is_loopback
 
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 # A page of another site must not read this one through a name of its own that leads here.
-LOOPBACK_NAMES = ["localhost", "127.0.0.1", "::1", "[::1]"]
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+class FiniteJson(JSONResponse):
+    """JSON that every client can read: what somebody stored beyond all numbers becomes null."""
+
+    def render(self, content: Any) -> bytes:
+        try:
+            return super().render(content)
+        except ValueError:
+            return super().render(_finite(content))
 
 
 def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
     """Return the application of one engine, with the status page unless it is left out."""
-    app = FastAPI(title="Syncline", openapi_url=None, docs_url=None, redoc_url=None)
-    hosts = [*LOOPBACK_NAMES, engine.settings.api.host]
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    app.middleware("http")(_add_headers)
+    api = engine.settings.api
+    is_public = not is_loopback(api.host)
+    app = FastAPI(
+        title="Syncline",
+        version=version("syncline"),
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        default_response_class=FiniteJson,
+    )
+    app.state.engine = engine
+    app.state.gate = Gate(engine, is_public=is_public)
+    # With a key needed, a foreign name that leads here reads nothing.
+    hosts = None if is_public else {*LOOPBACK_NAMES, api.host, *api.hosts}
+    app.add_middleware(Shield, hosts=hosts)
+    problems.install(app)
     _add_probes(app, engine)
+    for part in (connections, jobs, signals, overview):
+        app.include_router(part.router)
+    docs.install(app)
+    login.install(app)
     if page:
         _add_page(app, engine)
     return app
 
 
 def _add_probes(app: FastAPI, engine: Engine) -> None:
-    @app.get("/healthz")
+    gate: Gate = app.state.gate
+
+    @app.get("/healthz", include_in_schema=False)
     async def healthz() -> JSONResponse:
         return JSONResponse({"status": "alive"})
 
-    @app.get("/readyz")
+    @app.get("/readyz", include_in_schema=False)
     async def readyz() -> JSONResponse:
+        if engine.is_draining:
+            return JSONResponse({"status": "draining"}, status_code=503)
         ill = {name: shortened(one_line(why), 300) for name, why in (await engine.health()).items()}
-        if ill:
-            return JSONResponse({"status": "not ready", "ill": ill}, status_code=503)
-        return JSONResponse({"status": "ready"})
+        if not ill:
+            return JSONResponse({"status": "ready"})
+        # Whoever may be a stranger is not told why.
+        told = sorted(ill) if gate.is_closed else ill
+        return JSONResponse({"status": "not ready", "ill": told}, status_code=503)
 
-    @app.get("/metrics")
-    async def metrics() -> Response:
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics(operator: AskingOperator) -> Response:  # noqa: ARG001
         return Response(engine.telemetry.exposition(), headers={"Content-Type": EXPOSITION})
 
 
 def _add_page(app: FastAPI, engine: Engine) -> None:
     status_page = StatusPage(engine)
 
-    @app.get("/")
-    async def status() -> HTMLResponse:
+    @app.get("/", include_in_schema=False)
+    async def status(operator: login.ViewingOperator) -> HTMLResponse:  # noqa: ARG001
         html, is_answering = await status_page.render()
         return HTMLResponse(html, status_code=200 if is_answering else 503)
 
+    @app.exception_handler(login.DatabaseAway)
+    async def tell_away(_request: Request, error: Exception) -> HTMLResponse:
+        return HTMLResponse(status_page.render_problem(str(error)), status_code=503)
+
     for name, media_type in (("style.css", "text/css"), ("icon.svg", "image/svg+xml")):
         content = files("syncline.api").joinpath("assets", name).read_bytes()
-        app.add_api_route(f"/{name}", _fixed(content, media_type))
+        app.add_api_route(f"/{name}", _fixed(content, media_type), include_in_schema=False)
 
 
 def _fixed(content: bytes, media_type: str) -> Callable[[], Awaitable[Response]]:
@@ -74,9 +109,9 @@ def _fixed(content: bytes, media_type: str) -> Callable[[], Awaitable[Response]]
     return respond
 
 
-async def _add_headers(
-    request: Request, call_next: Callable[[Request], Awaitable[Response]]
-) -> Response:
-    response = await call_next(request)
-    response.headers.update(HEADERS)
-    return response
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -40,16 +40,23 @@ class StatusPage:
     async def render(self) -> tuple[str, bool]:
         """Return the page, and whether the database answered."""
         status, problem = await self._look()
-        html = self._template.render(
+        ill = await self._engine.health() if status else {}
+        return self._show(status, problem, ill), status is not None
+
+    def render_problem(self, problem: str) -> str:
+        """Return the page that says why there is nothing to be seen."""
+        return self._show(None, wording.one_line(problem), {})
+
+    def _show(self, status: Status | None, problem: str, ill: dict[str, str]) -> str:
+        return self._template.render(
             status=status,
             problem=problem,
-            ill=await self._engine.health() if status else {},
+            ill=ill,
             statuses=list(ConnectionStatus),
             refresh_seconds=REFRESH_SECONDS,
             schema=self._engine.settings.schema,
             version=version("syncline"),
         )
-        return html, status is not None
 
     async def _look(self) -> tuple[Status | None, str]:
         try:

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import ipaddress
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -13,7 +12,9 @@ from syncline.api.app import create_app
 from syncline.engine.app import Engine
 from syncline.errors import SettingsError
 from syncline.settings import ApiSettings
+from syncline.settings_checks import is_loopback
 
+LARGEST_HEADERS = 16_384
 ANSWERS_MAY_TAKE_SECONDS = 3  # what is being answered at a stop gets so long to end
 
 
@@ -39,12 +40,15 @@ class Listener:
 @asynccontextmanager
 async def serving(engine: Engine, listener: Listener, *, page: bool) -> AsyncIterator[None]:
     """Answer requests meanwhile; requests in progress at the end are answered."""
+    await _refuse_strangers(engine)
     config = uvicorn.Config(
         create_app(engine, page=page),
         access_log=False,
         log_config=None,
         lifespan="off",
         server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=LARGEST_HEADERS,
         timeout_graceful_shutdown=ANSWERS_MAY_TAKE_SECONDS,
     )
     server = _Server(config)
@@ -54,6 +58,16 @@ async def serving(engine: Engine, listener: Listener, *, page: bool) -> AsyncIte
     finally:
         server.should_exit = True
         await asyncio.shield(task)
+
+
+async def _refuse_strangers(engine: Engine) -> None:
+    """Refuse to serve where others can reach it while there is no key to keep them out."""
+    host = engine.settings.api.host
+    if not is_loopback(host) and not await engine.access.has_keys():
+        raise SettingsError(
+            f"api.host is {host!r}, which others can reach: Syncline refuses to start without an "
+            "API key there; make one with `syncline keys create`, or keep 127.0.0.1"
+        )
 
 
 class _Server(uvicorn.Server):
@@ -67,11 +81,6 @@ def _resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, int, int,
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise SettingsError(f"api.host is {host!r}; {error.strerror or error}") from None
-    if not all(ipaddress.ip_address(address[0]).is_loopback for *_, address in found):
-        raise SettingsError(
-            f"api.host is {host!r}, which others can reach: Syncline refuses to start without an "
-            "API key there; keep 127.0.0.1"
-        )
     return sorted(found, key=lambda entry: entry[0] != socket.AF_INET)
 
 

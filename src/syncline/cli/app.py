@@ -18,6 +18,7 @@ from syncline.cli import (
     following,
     importing,
     jobs,
+    keys,
     overview,
     serving,
     signals,
@@ -163,4 +164,5 @@ signals.commands.add_typer(following.commands)
 app.add_typer(signals.commands, name="signals")
 app.add_typer(explaining.commands)
 app.add_typer(tenants.commands, name="tenants")
+app.add_typer(keys.commands, name="keys")
 app.add_typer(database.embedded, name="db")

@@ -8,14 +8,14 @@ import typer
 
 
 def _connection_id(text: str) -> UUID:
-    return _uuid(text, "`syncline connections list` shows the ids of connections")
+    return parse_uuid(text, "`syncline connections list` shows the ids of connections")
 
 
 def _job_id(text: str) -> UUID:
-    return _uuid(text, "`syncline jobs list` shows the ids of jobs")
+    return parse_uuid(text, "`syncline jobs list` shows the ids of jobs")
 
 
-def _uuid(text: str, hint: str) -> UUID:
+def parse_uuid(text: str, hint: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:

@@ -9,6 +9,7 @@ from typing import Self
 from uuid import UUID
 
 from syncline.clock import Dice, Rng, clock_from
+from syncline.engine.access import Access
 from syncline.engine.connections import Connections
 from syncline.engine.equipment import equip
 from syncline.engine.executor import Executor
@@ -18,6 +19,7 @@ from syncline.engine.job_batches import JobBatches
 from syncline.engine.jobs import Jobs
 from syncline.engine.leases import LeaseKeeper, Reaper
 from syncline.engine.maintenance import Maintenance
+from syncline.engine.overview import Overview
 from syncline.engine.presence import Presence, Workers
 from syncline.engine.retention import Pruner, PruneReport
 from syncline.engine.scheduler import Scheduler, TickReport
@@ -152,6 +154,11 @@ class Engine:
             ill["database"] = f"{type(error).__name__}: {error}"
         return ill | self._service.silent_loops()
 
+    @property
+    def is_draining(self) -> bool:
+        """Return whether `run()` was asked to end and lets its work drain."""
+        return self._service.is_stopping
+
     def stop(self) -> None:
         """Ask `run()` to take no more, let work drain, and return."""
         self._service.stop()
@@ -226,6 +233,7 @@ class Engine:
         self.workers, self._explanations = Workers(*desk), Explanations(*desk)
         self.tenants = Tenants(*desk)
         self.batches, self.inspection = JobBatches(*desk), Inspection(*desk)
+        self.access, self.overview = Access(*desk), Overview(*desk)
 
     def _presence(self) -> Presence:
         executor, slots = self._executor, self.settings.executor.concurrency

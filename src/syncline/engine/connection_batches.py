@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.clock import new_id
-from syncline.engine.desk import Desk, check_config, check_text
+from syncline.engine.desk import Desk, Once, check_config, check_text
 from syncline.model import Connection, ConnectionStatus
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS
 from syncline.store import connection_batches
@@ -38,9 +38,21 @@ class Added:
 
 
 class ConnectionBatches(Desk):
-    async def create_many(self, wanted: Sequence[NewConnection]) -> builtins.list[Added]:
-        """Add those that are sound and not there yet; return what became of each, in order."""
+    async def create_many(
+        self,
+        wanted: Sequence[NewConnection],
+        *,
+        all_or_none: bool = False,
+        once: Once[builtins.list[Added]] | None = None,
+    ) -> builtins.list[Added]:
+        """Add those that are sound and not there yet; return what became of each, in order.
+
+        With `all_or_none` a bad one raises ValueError, which names its place and field.
+        """
         problems = [self._problem(new) for new in wanted]
+        for place, problem in enumerate(problems):
+            if all_or_none and problem is not None:
+                raise ValueError(f"connections[{place}].{problem}")
         sound = [
             (place, new)
             for place, (new, problem) in enumerate(zip(wanted, problems, strict=True))
@@ -48,20 +60,18 @@ class ConnectionBatches(Desk):
         ]
         ids = {place: new_id() for place, _ in sound}
 
-        async def insert(tx: Transaction) -> dict[int, Added]:
-            if not sound:
-                return {}
-            now = await self._clock.now(tx)
-            made = {place: _make(new, ids[place], now) for place, new in sound}
-            found = await connection_batches.insert_many(tx, list(made.values()), now=now)
-            kept = {place: found[key_of(connection)] for place, connection in made.items()}
-            return {place: Added(id_, is_new=id_ == ids[place]) for place, id_ in kept.items()}
+        async def insert(tx: Transaction) -> builtins.list[Added]:
+            outcomes = [Added(problem=problem) for problem in problems]
+            if sound:
+                now = await self._clock.now(tx)
+                made = {place: make(new, ids[place], now) for place, new in sound}
+                found = await connection_batches.insert_many(tx, list(made.values()), now=now)
+                for place, connection in made.items():
+                    id_ = found[key_of(connection)]
+                    outcomes[place] = Added(id_, is_new=id_ == ids[place])
+            return outcomes
 
-        added = await self._pool.retrying(insert)
-        return [
-            added[place] if place in added else Added(problem=problem)
-            for place, problem in enumerate(problems)
-        ]
+        return await self._change(insert, once)
 
     def _problem(self, new: NewConnection) -> str | None:
         try:
@@ -93,7 +103,7 @@ def check_interval(seconds: int, maximum: int) -> None:
         )
 
 
-def _make(new: NewConnection, id_: UUID, now: datetime) -> Connection:
+def make(new: NewConnection, id_: UUID, now: datetime) -> Connection:
     sync: dict[str, Any] = {"first_activated_at": rfc3339(now)}
     if new.interval_seconds is not None:
         sync["interval_seconds"] = new.interval_seconds

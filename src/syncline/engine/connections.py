@@ -5,16 +5,16 @@ from typing import Any
 from uuid import UUID
 
 from syncline.clock import new_id
-from syncline.engine.connection_batches import ConnectionBatches, check_interval
-from syncline.engine.connection_listing import ConnectionListing
-from syncline.engine.desk import (
-    check_config,
-    check_text,
-    get_connection,
-    json_or_value_error,
-    lock_connection,
-    not_found,
+from syncline.engine.connection_batches import (
+    ConnectionBatches,
+    NewConnection,
+    check_new,
+    make,
 )
+from syncline.engine.connection_listing import ConnectionListing
+from syncline.engine.desk import Once, get_connection, lock_connection, not_found
+from syncline.engine.edits import Edit, version_of
+from syncline.errors import Changed, Conflict
 from syncline.model import Connection, ConnectionStatus
 from syncline.store import connections, jobs, signals
 from syncline.store.pool import Transaction
@@ -33,42 +33,25 @@ class Connections(ConnectionListing, ConnectionBatches):
         external_id: str,
         config: dict[str, Any] | None = None,
         interval_seconds: int | None = None,
+        once: Once[Connection] | None = None,
     ) -> Connection:
         """Add an active connection; bad input, or a key that is taken, raises ValueError."""
-        check_text("tenant_id", tenant_id, characters=255)
-        check_text("provider_slug", provider_slug, characters=100)
-        check_text("external_id", external_id, octets=1024)
-        check_config(config)
-        if interval_seconds is not None:
-            self._check_interval(interval_seconds)
-
+        new = NewConnection(tenant_id, provider_slug, external_id, config, interval_seconds)
+        check_new(new, self._longest_interval)
         connection_id = new_id()
 
         async def insert(tx: Transaction) -> Connection:
             now = await self._clock.now(tx)
-            sync: dict[str, Any] = {"first_activated_at": rfc3339(now)}
-            if interval_seconds is not None:
-                sync["interval_seconds"] = interval_seconds
-            connection = Connection(
-                id=connection_id,
-                tenant_id=tenant_id,
-                provider_slug=provider_slug,
-                external_id=external_id,
-                status=ACTIVE,
-                config=config or {},
-                metadata={"sync": sync},
-                created_at=now,
-                updated_at=now,
-            )
+            connection = make(new, connection_id, now)
             existing = await connections.insert(tx, connection, now=now)
             if existing != connection_id:
-                raise ValueError(
+                raise Conflict(
                     f"connection {existing} already has the key "
                     f"({tenant_id!r}, {provider_slug!r}, {external_id!r})"
                 )
             return connection
 
-        return await self._pool.retrying(insert)
+        return await self._change(insert, once)
 
     async def get(self, connection_id: UUID, *, tenant_id: str | None = None) -> Connection:
         async def read(tx: Transaction) -> Connection:
@@ -83,13 +66,15 @@ class Connections(ConnectionListing, ConnectionBatches):
         reason: str | None = None,
         by: str | None = None,
         tenant_id: str | None = None,
+        expected: str | None = None,
     ) -> Connection:
         """Stop scheduling; queued jobs are cancelled, a run in progress keeps what it brings."""
 
         async def change(tx: Transaction) -> Connection:
             locked = await lock_connection(tx, connection_id, tenant_id)
+            await check_unchanged(tx, connection_id, expected)
             if locked.status == ConnectionStatus.REVOKED:
-                raise ValueError(f"connection {connection_id} is revoked and cannot be paused")
+                raise Conflict(f"connection {connection_id} is revoked and cannot be paused")
             now = await self._clock.now(tx)
             why = {"why": reason or "paused", "since": rfc3339(now), "evidence": None}
             if by is not None:
@@ -101,13 +86,16 @@ class Connections(ConnectionListing, ConnectionBatches):
 
         return await self._pool.retrying(change)
 
-    async def resume(self, connection_id: UUID, *, tenant_id: str | None = None) -> Connection:
+    async def resume(
+        self, connection_id: UUID, *, tenant_id: str | None = None, expected: str | None = None
+    ) -> Connection:
         """Make a connection active again, with its cursor; the next tick schedules it."""
 
         async def change(tx: Transaction) -> Connection:
             locked = await lock_connection(tx, connection_id, tenant_id)
+            await check_unchanged(tx, connection_id, expected)
             if locked.status == ConnectionStatus.REVOKED:
-                raise ValueError(f"connection {connection_id} is revoked and cannot be resumed")
+                raise Conflict(f"connection {connection_id} is revoked and cannot be resumed")
             if locked.status != ACTIVE:
                 now = await self._clock.now(tx)
                 await connections.set_status(tx, [(connection_id, ACTIVE, None)], now=now)
@@ -119,24 +107,22 @@ class Connections(ConnectionListing, ConnectionBatches):
         self, connection_id: UUID, interval_seconds: int | None, *, tenant_id: str | None = None
     ) -> Connection:
         """Change the interval, or go back to the default with None; the next tick heeds it."""
-        if interval_seconds is not None:
-            self._check_interval(interval_seconds)
-        text = None if interval_seconds is None else str(interval_seconds)
-        return await self._set_key(connection_id, "interval_seconds", text, tenant_id)
+        edit = Edit(interval_seconds=interval_seconds)
+        return await self.edit(connection_id, edit, tenant_id=tenant_id)
 
     async def set_cursor(
         self, connection_id: UUID, cursor: Any, *, tenant_id: str | None = None
     ) -> Connection:
         """Change where the next run starts from, or start from nothing with None."""
-        text = None
-        if cursor is not None:
-            text = json_or_value_error(
-                cursor, limit=self._settings.executor.max_cursor_bytes, where="cursor"
-            )
-        return await self._set_key(connection_id, "cursor", text, tenant_id)
+        return await self.edit(connection_id, Edit(cursor=cursor), tenant_id=tenant_id)
 
     async def delete(
-        self, connection_id: UUID, *, keep_signals: bool = False, tenant_id: str | None = None
+        self,
+        connection_id: UUID,
+        *,
+        keep_signals: bool = False,
+        tenant_id: str | None = None,
+        expected: str | None = None,
     ) -> None:
         """Remove a connection with its jobs, and its signals unless they are to be kept.
 
@@ -148,6 +134,7 @@ class Connections(ConnectionListing, ConnectionBatches):
             found = locked.get(connection_id)
             if found is None or tenant_id not in (None, found.tenant_id):
                 return False
+            await check_unchanged(tx, connection_id, expected)
             return await connections.delete(tx, connection_id)
 
         async def remove_signals(tx: Transaction) -> int:
@@ -159,16 +146,39 @@ class Connections(ConnectionListing, ConnectionBatches):
         if not found:
             raise not_found("connection", connection_id)
 
-    async def _set_key(
-        self, connection_id: UUID, key: str, text: str | None, tenant_id: str | None
+    async def edit(
+        self,
+        connection_id: UUID,
+        edit: Edit,
+        *,
+        tenant_id: str | None = None,
+        expected: str | None = None,
     ) -> Connection:
+        """Change what the edit names, together; `expected` is the version that was read before."""
+        texts = edit.texts(self._longest_interval, self._settings.executor.max_cursor_bytes)
+
         async def change(tx: Transaction) -> Connection:
             await lock_connection(tx, connection_id, tenant_id)
+            await check_unchanged(tx, connection_id, expected)
             now = await self._clock.now(tx)
-            await connections.set_sync_key(tx, connection_id, key, text, now=now)
+            for key, text in texts.items():
+                await connections.set_sync_key(tx, connection_id, key, text, now=now)
+            if edit.config is not None:
+                config = json.dumps(edit.config)
+                await connections.set_config(tx, connection_id, config, now=now)
             return await get_connection(tx, connection_id, tenant_id)
 
-        return await self._pool.retrying(change)
+        return await self._change(change)
 
-    def _check_interval(self, seconds: int) -> None:
-        check_interval(seconds, self._settings.scheduler.max_overridden_interval_seconds)
+    @property
+    def _longest_interval(self) -> int:
+        return self._settings.scheduler.max_overridden_interval_seconds
+
+
+async def check_unchanged(tx: Transaction, connection_id: UUID, expected: str | None) -> None:
+    """Refuse to change a connection, which is locked, that is not as it was read."""
+    if expected is None:
+        return
+    present = version_of(await get_connection(tx, connection_id, None))
+    if present != expected:
+        raise Changed(f"connection {connection_id} was changed meanwhile; its version is {present}")

@@ -1,7 +1,9 @@
 """What the calls that serve people share: finding rows, and checking what was given."""
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from syncline.clock import Clock
@@ -11,10 +13,12 @@ from syncline.model import Connection, Job
 from syncline.policy.schedule import EARLIEST, LATEST
 from syncline.sdk.jsontext import encode_json
 from syncline.settings import Settings
-from syncline.store import connections, requests
+from syncline.store import answers, connections, requests
+from syncline.store.answers import Request
 from syncline.store.connections import LockedConnection
 from syncline.store.pool import Pool, Transaction
 
+T = TypeVar("T")
 MAX_CONFIG_BYTES = 256_000
 
 
@@ -26,6 +30,40 @@ class Desk:
         self._settings = settings
         self._clock = clock
         self._wakeup = wakeup
+
+    async def _change(
+        self, change: Callable[[Transaction], Awaitable[T]], once: "Once[T] | None" = None
+    ) -> T:
+        """Return what a change in a transaction comes to; one that is repeated is not made."""
+
+        async def work(tx: Transaction) -> T:
+            if once is None:
+                return await change(tx)
+            before = await answers.begin(tx, once.request, now=await self._clock.now(tx))
+            if before is not None:
+                raise Repeated(before.answer, before.digest == once.request.digest)
+            result = await change(tx)
+            await answers.finish(tx, once.request, once.render(result))
+            return result
+
+        return await self._pool.retrying(work)
+
+
+@dataclass(frozen=True, slots=True)
+class Once(Generic[T]):
+    """A request that must have its effect once, and how its answer is kept."""
+
+    request: Request
+    render: Callable[[T], str]
+
+
+class Repeated(Exception):
+    """The request was answered before; nothing was done now."""
+
+    def __init__(self, answer: str, is_same: bool) -> None:
+        super().__init__("repeated")
+        self.answer = answer
+        self.is_same = is_same
 
 
 async def lock_connection(
@@ -91,12 +129,12 @@ def _has_surrogate(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def check_config(config: dict[str, Any] | None) -> None:
+def check_config(config: dict[str, Any] | None, name: str = "config") -> None:
     if config is None:
         return
     if not isinstance(config, dict):
-        raise ValueError(f"config is {type(config).__name__}; it must be an object")
-    json_or_value_error(config, limit=MAX_CONFIG_BYTES, where="config")
+        raise ValueError(f"{name} is {type(config).__name__}; it must be an object")
+    json_or_value_error(config, limit=MAX_CONFIG_BYTES, where=name)
 
 
 def json_or_value_error(value: Any, *, limit: int, where: str) -> str:

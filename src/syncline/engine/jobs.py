@@ -6,6 +6,7 @@ from uuid import UUID
 from syncline.clock import new_id
 from syncline.engine.desk import (
     Desk,
+    Once,
     check_choice,
     check_filters,
     check_times,
@@ -13,6 +14,7 @@ from syncline.engine.desk import (
     lock_connection,
 )
 from syncline.engine.pages import Listing, listing, read_token, token
+from syncline.errors import Conflict
 from syncline.model import ConnectionStatus, Job, JobStatus, JobType
 from syncline.store import connections, requests
 from syncline.store.connections import LockedConnection
@@ -76,6 +78,7 @@ class Jobs(Desk):
         job_type: str = JobType.INCREMENTAL,
         priority: int | None = None,
         tenant_id: str | None = None,
+        once: Once[Job] | None = None,
     ) -> Job:
         """Sync now; return the job that will carry it out."""
         check_choice("job_type", job_type, JobType)
@@ -89,9 +92,11 @@ class Jobs(Desk):
             locked = await lock_connection(tx, connection_id, tenant_id)
             return await self._trigger(tx, locked, job_type, chosen, None)
 
-        return await self._pool.retrying(change)
+        return await self._change(change, once)
 
-    async def retry(self, job_id: UUID, *, tenant_id: str | None = None) -> Job:
+    async def retry(
+        self, job_id: UUID, *, tenant_id: str | None = None, once: Once[Job] | None = None
+    ) -> Job:
         """Make a queued job due now, or trigger a new one like the one that ended."""
 
         async def change(tx: Transaction) -> Job:
@@ -103,11 +108,11 @@ class Jobs(Desk):
                 await self._wakeup.notify(tx)
                 return await get_job(tx, job_id, tenant_id)
             if job.status not in (JobStatus.FAILED, JobStatus.CANCELLED):
-                raise ValueError(f"job {job_id} is {job.status}; there is nothing to retry")
+                raise Conflict(f"job {job_id} is {job.status}; there is nothing to retry")
             cursor = await requests.get_cursor(tx, job_id)
             return await self._trigger(tx, locked, job.job_type, TRIGGER_PRIORITY, cursor)
 
-        return await self._pool.retrying(change)
+        return await self._change(change, once)
 
     async def cancel(self, job_id: UUID, *, tenant_id: str | None = None) -> Job:
         """Cancel a queued or running job; a worker that runs it stops at its next renewal."""
@@ -117,7 +122,7 @@ class Jobs(Desk):
             await lock_connection(tx, job.connection_id, tenant_id)
             if not await requests.cancel(tx, job_id, now=await self._clock.now(tx)):
                 ended = await get_job(tx, job_id, tenant_id)
-                raise ValueError(f"job {job_id} is {ended.status} already")
+                raise Conflict(f"job {job_id} is {ended.status} already")
             await connections.look_at_once(tx, [job.connection_id])
             return await get_job(tx, job_id, tenant_id)
 
@@ -132,7 +137,7 @@ class Jobs(Desk):
         cursor: str | None,
     ) -> Job:
         if locked.status != ConnectionStatus.ACTIVE:
-            raise ValueError(f"connection {locked.id} is {locked.status}, not active")
+            raise Conflict(f"connection {locked.id} is {locked.status}, not active")
         job = FollowUp(
             id=new_id(),
             tenant_id=locked.tenant_id,

@@ -69,6 +69,10 @@ class Service:
     def stop(self) -> None:
         self._stop.set()
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stop.is_set()
+
     async def run(self, *, signals: bool, scheduler: bool, executor: bool) -> bool:
         """Run until a signal or `stop()`; return whether no row was left `running`."""
         with self._signal_handlers() if signals else contextlib.nullcontext():

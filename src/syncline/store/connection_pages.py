@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.model import Connection, ConnectionStatus
-from syncline.store.connections import read_connection
+from syncline.store.connections import COLUMNS_BY_ID, read_connection
 from syncline.store.pool import Transaction
 
 NEVER = datetime(1, 2, 1, tzinfo=UTC)  # sorts before all others; the very first is read as infinite
@@ -93,31 +93,46 @@ BY_NAME_IN_TENANT = """
 """
 
 BY_STALENESS = """
-    -- Connections of everybody, those first whose last run was longest ago when they were last
-    -- planned. No index helps: one would have to change with every run.
-    SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
-           created_at, updated_at, last_finished_at
-      FROM {schema}.connections
+    -- Connections of everybody, those first whose last run is longest ago. No index helps: one
+    -- would have to change with every run.
+    SELECT c.id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
+           created_at, updated_at,
+           greatest(c.last_finished_at, done.finished_at) AS last_finished_at
+      FROM {schema}.connections c
+      LEFT JOIN LATERAL (
+           SELECT j.finished_at FROM {schema}.sync_jobs j
+            WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
+              AND j.job_type = 'incremental' AND j.counts_as_last
+            ORDER BY j.finished_at DESC LIMIT 1) done ON true
      WHERE $1::text IS NULL AND ($2::text IS NULL OR provider_slug = $2)
        AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR starts_with(external_id, $4))
-       AND (coalesce(last_finished_at, '0001-02-01 00:00:00+00'), id) > ($5, $6)
-     ORDER BY coalesce(last_finished_at, '0001-02-01 00:00:00+00'), id LIMIT $7
+       AND (coalesce(greatest(c.last_finished_at, done.finished_at), '0001-02-01 00:00:00+00'),
+            c.id) > ($5, $6)
+     ORDER BY coalesce(greatest(c.last_finished_at, done.finished_at), '0001-02-01 00:00:00+00'),
+              c.id LIMIT $7
 """
 
 BY_STALENESS_IN_TENANT = """
-    -- One tenant's connections, those first whose last run was longest ago when last planned.
-    SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
-           created_at, updated_at, last_finished_at
-      FROM {schema}.connections
+    -- One tenant's connections, those first whose last run is longest ago.
+    SELECT c.id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
+           created_at, updated_at,
+           greatest(c.last_finished_at, done.finished_at) AS last_finished_at
+      FROM {schema}.connections c
+      LEFT JOIN LATERAL (
+           SELECT j.finished_at FROM {schema}.sync_jobs j
+            WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
+              AND j.job_type = 'incremental' AND j.counts_as_last
+            ORDER BY j.finished_at DESC LIMIT 1) done ON true
      WHERE tenant_id = $1 AND ($2::text IS NULL OR provider_slug = $2)
        AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR starts_with(external_id, $4))
-       AND (coalesce(last_finished_at, '0001-02-01 00:00:00+00'), id) > ($5, $6)
-     ORDER BY coalesce(last_finished_at, '0001-02-01 00:00:00+00'), id LIMIT $7
+       AND (coalesce(greatest(c.last_finished_at, done.finished_at), '0001-02-01 00:00:00+00'),
+            c.id) > ($5, $6)
+     ORDER BY coalesce(greatest(c.last_finished_at, done.finished_at), '0001-02-01 00:00:00+00'),
+              c.id LIMIT $7
 """
 
-
 LAST_FINISHED = """
-    -- When these connections last finished a run; the copy beside them is as old as their plan.
+    -- When these connections last finished a run; the copy beside them may be older.
     SELECT c.id, greatest(c.last_finished_at, done.finished_at) AS last_finished_at
       FROM unnest($1::uuid[]) AS shown (id)
       JOIN {schema}.connections c ON c.id = shown.id
@@ -148,18 +163,11 @@ async def read_page(
     ]
 
 
-FIND_PLACE = """
-    -- What a connection is sorted by.
-    SELECT id, external_id, last_finished_at FROM {schema}.connections
-     WHERE id = $1 AND ($2::text IS NULL OR tenant_id = $2)
-"""
-
-
 async def find_place(
     tx: Transaction, connection_id: UUID, tenant_id: str | None, order: Order
 ) -> Place | None:
     """Return a connection's place in the order; None where there is no such connection."""
-    row = await tx.fetchrow(FIND_PLACE, connection_id, tenant_id)
+    row = await tx.fetchrow(COLUMNS_BY_ID, connection_id, tenant_id)
     return _place(row, order) if row is not None else None
 
 

@@ -132,6 +132,16 @@ async def insert(tx: Transaction, connection: Connection, *, now: datetime) -> U
     return found
 
 
+SET_CONFIG = """
+    -- Replace the settings of a connection.
+    UPDATE {schema}.connections SET config = $2, updated_at = $3 WHERE id = $1
+"""
+
+
+async def set_config(tx: Transaction, connection_id: UUID, config: str, *, now: datetime) -> None:
+    await tx.execute(SET_CONFIG, connection_id, config, now)
+
+
 SET_SYNC_KEY = """
     -- Set one key of metadata.sync.
     UPDATE {schema}.connections

@@ -1,0 +1,91 @@
+"""Signing in with a browser: a key once, and then a cookie that no script and no site can use."""
+
+import asyncio
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import Depends, FastAPI, Form, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from jinja2 import Environment, PackageLoader
+
+from syncline.api.access import Gate, Person, check_csrf
+from syncline.api.problems import Problem
+
+HOME = "/"
+ANSWER_SECONDS = 5
+
+
+class SignInNeeded(Exception):
+    """A page was asked for by somebody who must sign in first."""
+
+
+class DatabaseAway(Exception):
+    """A page was asked for, and nobody can tell by whom: the database does not answer."""
+
+
+async def _viewer(request: Request) -> Person:
+    gate: Gate = request.app.state.gate
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await gate.identify(request)
+    except Problem as problem:
+        if problem.status == 401:
+            raise SignInNeeded from None
+        raise
+    except Exception as error:
+        raise DatabaseAway(f"{type(error).__name__}: {error}") from None
+
+
+async def _viewing_operator(viewer: Annotated[Person, Depends(_viewer)]) -> Person:
+    if not viewer.is_operator:
+        raise Problem(403, "operators-only", "this page is for operators")
+    return viewer
+
+
+Viewing = Annotated[Person, Depends(_viewer)]
+"""Whoever looks at a page; who is not signed in is led to the form."""
+
+ViewingOperator = Annotated[Person, Depends(_viewing_operator)]
+"""Whoever looks at a page that only operators may see."""
+
+
+def install(app: FastAPI) -> None:
+    """Add the form, the way in and the way out."""
+    environment = Environment(loader=PackageLoader("syncline.api", "assets"), autoescape=True)
+    template = environment.get_template("login.html")
+    gate: Gate = app.state.gate
+
+    @app.get("/login", include_in_schema=False)
+    async def show_form(next: str = HOME) -> HTMLResponse:
+        return HTMLResponse(template.render(next=_local(next), is_wrong=False))
+
+    @app.post("/login", include_in_schema=False)
+    async def sign_in(
+        request: Request,
+        key: Annotated[str, Form(max_length=200)] = "",
+        next: Annotated[str, Form(max_length=2000)] = HOME,
+    ) -> Response:
+        response = RedirectResponse(_local(next), status_code=303)
+        if await gate.sign_in(request, key, response):
+            return response
+        return HTMLResponse(template.render(next=_local(next), is_wrong=True), status_code=401)
+
+    @app.post("/logout", include_in_schema=False)
+    async def sign_out(
+        request: Request, viewer: Viewing, csrf: Annotated[str, Form(max_length=100)] = ""
+    ) -> Response:
+        check_csrf(viewer, csrf)
+        response = RedirectResponse("/login", status_code=303)
+        await gate.sign_out(request, response)
+        return response
+
+    @app.exception_handler(SignInNeeded)
+    async def lead_to_form(request: Request, _error: Exception) -> Response:
+        target = request.url.path
+        return RedirectResponse(f"/login?next={quote(target)}", status_code=303)
+
+
+def _local(target: str) -> str:
+    """Return a place of ours to go on to; one elsewhere becomes the first page."""
+    is_path = target.startswith("/") and not target.startswith(("//", "/\\"))
+    return target if is_path and target.isprintable() else HOME

@@ -1,0 +1,251 @@
+"""`/v1/connections`: add, look at, change, run and remove what gets synced."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+
+from syncline.api.access import Asking, Person
+from syncline.api.answers import (
+    IdempotencyKey,
+    IfMatch,
+    answer_once,
+    engine_of,
+    etag,
+    expected_version,
+    problems,
+)
+from syncline.api.problems import Problem
+from syncline.api.schemas import (
+    AddedOut,
+    BulkBody,
+    BulkOut,
+    ConnectionOut,
+    ConnectionPage,
+    ConnectionQuery,
+    EditBody,
+    ExplanationOut,
+    JobOut,
+    NewConnectionBody,
+    PauseBody,
+    SyncBody,
+)
+from syncline.engine.connection_batches import Added, NewConnection
+from syncline.engine.edits import Edit, Left, version_of
+from syncline.model import Connection
+
+router = APIRouter(prefix="/v1/connections", tags=["connections"])
+
+
+@router.get("", responses=problems())
+async def list_connections(
+    request: Request, person: Asking, asked: Annotated[ConnectionQuery, Query()]
+) -> ConnectionPage:
+    """Return a page of connections."""
+    found = await engine_of(request).connections.page(
+        tenant_id=person.sees(asked.tenant),
+        provider_slug=asked.provider,
+        status=asked.status,
+        external_id_prefix=asked.prefix,
+        order=asked.order,
+        after=asked.page,
+        limit=asked.limit,
+    )
+    items = [ConnectionOut.of(one) for one in found.items]
+    return ConnectionPage(items=items, next_page=found.next_page)
+
+
+@router.post("", status_code=201, responses=problems(409, 413, 415), response_model=ConnectionOut)
+async def create_connection(
+    request: Request, person: Asking, body: NewConnectionBody, key: IdempotencyKey = None
+) -> Response:
+    """Add a connection; the next tick schedules its first run."""
+    new = _new(person, body)
+    connections = engine_of(request).connections
+    return await answer_once(
+        request,
+        person,
+        key,
+        ConnectionOut.of,
+        lambda once: connections.create(**asdict(new), once=once),
+        status=201,
+    )
+
+
+@router.post("/bulk", responses=problems(413, 415), response_model=BulkOut)
+async def create_connections(
+    request: Request, person: Asking, body: BulkBody, key: IdempotencyKey = None
+) -> Response:
+    """Add thousands of connections, all or none; those that exist are left as they are."""
+    new = [
+        _new(person, one, f"connections[{place}].") for place, one in enumerate(body.connections)
+    ]
+    connections = engine_of(request).connections
+
+    def shape(added: Iterable[Added]) -> BulkOut:
+        items = [AddedOut(id=one.id, is_new=one.is_new) for one in added if one.id is not None]
+        created = sum(one.is_new for one in items)
+        return BulkOut(created=created, existing=len(items) - created, items=items)
+
+    return await answer_once(
+        request,
+        person,
+        key,
+        shape,
+        lambda once: connections.create_many(new, all_or_none=True, once=once),
+        status=200,
+    )
+
+
+@router.get("/{connection_id}", responses=problems(404))
+async def get_connection(
+    request: Request, response: Response, person: Asking, connection_id: UUID
+) -> ConnectionOut:
+    """Return a connection."""
+    found = await engine_of(request).connections.get(connection_id, tenant_id=person.tenant_id)
+    return _shown(found, response)
+
+
+@router.patch("/{connection_id}", responses=problems(404, 412, 413, 415))
+async def edit_connection(
+    request: Request,
+    response: Response,
+    person: Asking,
+    connection_id: UUID,
+    body: EditBody,
+    if_match: IfMatch = None,
+) -> ConnectionOut:
+    """Change a connection's interval, settings or cursor, together."""
+    named = body.model_fields_set
+    if not named:
+        raise ValueError("request is empty; name interval_seconds, config or cursor")
+    edit = Edit(
+        interval_seconds=body.interval_seconds if "interval_seconds" in named else Left.ALONE,
+        cursor=body.cursor if "cursor" in named else Left.ALONE,
+        config=(body.config or {}) if "config" in named else None,
+    )
+    changed = await engine_of(request).connections.edit(
+        connection_id,
+        edit,
+        tenant_id=person.tenant_id,
+        expected=expected_version(if_match),
+    )
+    return _shown(changed, response)
+
+
+@router.delete("/{connection_id}", status_code=204, responses=problems(404, 412))
+async def delete_connection(
+    request: Request,
+    person: Asking,
+    connection_id: UUID,
+    keep_signals: bool = False,
+    if_match: IfMatch = None,
+) -> None:
+    """Remove a connection with its jobs, and its signals unless they are to be kept."""
+    await engine_of(request).connections.delete(
+        connection_id,
+        keep_signals=keep_signals,
+        tenant_id=person.tenant_id,
+        expected=expected_version(if_match),
+    )
+
+
+@router.post("/{connection_id}/pause", responses=problems(404, 409, 412, 415))
+async def pause_connection(
+    request: Request,
+    response: Response,
+    person: Asking,
+    connection_id: UUID,
+    body: PauseBody | None = None,
+    if_match: IfMatch = None,
+) -> ConnectionOut:
+    """Stop scheduling a connection; what runs keeps what it brings."""
+    changed = await engine_of(request).connections.pause(
+        connection_id,
+        reason=body.reason if body else None,
+        by=person.name,
+        tenant_id=person.tenant_id,
+        expected=expected_version(if_match),
+    )
+    return _shown(changed, response)
+
+
+@router.post("/{connection_id}/resume", responses=problems(404, 409, 412, 415))
+async def resume_connection(
+    request: Request,
+    response: Response,
+    person: Asking,
+    connection_id: UUID,
+    if_match: IfMatch = None,
+) -> ConnectionOut:
+    """Make a connection active again; it goes on from its cursor."""
+    changed = await engine_of(request).connections.resume(
+        connection_id, tenant_id=person.tenant_id, expected=expected_version(if_match)
+    )
+    return _shown(changed, response)
+
+
+@router.post(
+    "/{connection_id}/sync",
+    status_code=202,
+    responses=problems(404, 409, 415),
+    response_model=JobOut,
+)
+async def sync_connection(
+    request: Request,
+    person: Asking,
+    connection_id: UUID,
+    body: SyncBody | None = None,
+    key: IdempotencyKey = None,
+) -> Response:
+    """Sync now; the answer is the job that will carry it out."""
+    asked = body or SyncBody()
+    jobs = engine_of(request).jobs
+    return await answer_once(
+        request,
+        person,
+        key,
+        JobOut.of,
+        lambda once: jobs.trigger(
+            connection_id,
+            job_type=asked.job_type,
+            priority=asked.priority,
+            tenant_id=person.tenant_id,
+            once=once,
+        ),
+        status=202,
+    )
+
+
+@router.get("/{connection_id}/explanation", responses=problems(404))
+async def explain_connection(
+    request: Request, person: Asking, connection_id: UUID
+) -> ExplanationOut:
+    """Say why a connection is, or is not, running now."""
+    found = await engine_of(request).explain(connection_id, tenant_id=person.tenant_id)
+    evidence = dict(found.evidence)
+    if not person.is_operator:  # who else works here is no tenant's business
+        evidence.pop("workers")
+    return ExplanationOut(**{**asdict(found), "evidence": evidence})
+
+
+def _new(person: Person, body: NewConnectionBody, where: str = "") -> NewConnection:
+    tenant_id = person.sees(body.tenant_id)
+    if tenant_id is None:
+        rule = "an operator must name it"
+        raise Problem(
+            422,
+            "invalid",
+            f"{where}tenant_id: {rule}",
+            errors=[{"field": f"{where}tenant_id", "rule": rule}],
+        )
+    return NewConnection(
+        tenant_id, body.provider_slug, body.external_id, body.config, body.interval_seconds
+    )
+
+
+def _shown(connection: Connection, response: Response) -> ConnectionOut:
+    response.headers["ETag"] = etag(version_of(connection))
+    return ConnectionOut.of(connection)

@@ -1,0 +1,61 @@
+"""`/v1/jobs`: what ran, runs and will run."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+
+from syncline.api.access import Asking
+from syncline.api.answers import IdempotencyKey, answer_once, engine_of, problems
+from syncline.api.schemas import JobOut, JobPage, JobQuery
+from syncline.store.job_pages import JobFilter
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+
+@router.get("", responses=problems())
+async def list_jobs(
+    request: Request, person: Asking, asked: Annotated[JobQuery, Query()]
+) -> JobPage:
+    """Return a page of jobs, the newest first; one connection's by when they finished."""
+    wanted = JobFilter(
+        tenant_id=person.sees(asked.tenant),
+        connection_id=asked.connection,
+        provider_slug=asked.provider,
+        status=asked.status,
+        job_type=asked.type,
+        since=asked.since,
+        until=asked.until,
+    )
+    found = await engine_of(request).jobs.page(wanted, after=asked.page, limit=asked.limit)
+    return JobPage(items=[JobOut.of(job) for job in found.items], next_page=found.next_page)
+
+
+@router.get("/{job_id}", responses=problems(404))
+async def get_job(request: Request, person: Asking, job_id: UUID) -> JobOut:
+    """Return a job, with how often it failed and what last went wrong."""
+    return JobOut.of(await engine_of(request).jobs.get(job_id, tenant_id=person.tenant_id))
+
+
+@router.post(
+    "/{job_id}/retry", status_code=202, responses=problems(404, 409, 415), response_model=JobOut
+)
+async def retry_job(
+    request: Request, person: Asking, job_id: UUID, key: IdempotencyKey = None
+) -> Response:
+    """Run a job again, now; of one that has ended a new one is made."""
+    jobs = engine_of(request).jobs
+    return await answer_once(
+        request,
+        person,
+        key,
+        JobOut.of,
+        lambda once: jobs.retry(job_id, tenant_id=person.tenant_id, once=once),
+        status=202,
+    )
+
+
+@router.post("/{job_id}/cancel", responses=problems(404, 409, 415))
+async def cancel_job(request: Request, person: Asking, job_id: UUID) -> JobOut:
+    """Cancel a queued or running job; a worker that runs it stops at its next renewal."""
+    return JobOut.of(await engine_of(request).jobs.cancel(job_id, tenant_id=person.tenant_id))

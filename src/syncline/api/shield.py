@@ -1,0 +1,172 @@
+"""What stands before every route: whom it answers, how much it reads, how long it takes."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+
+from syncline.api.problems import Problem, problem_of
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LARGEST_BODY, LARGEST_BULK = 1_000_000, 16_000_000
+LONGEST_TARGET = 8_000
+DEEPEST_JSON = 64
+BODY_WITHIN_SECONDS, ANSWER_WITHIN_SECONDS = 10, 30
+SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
+BULK_PATH = "/v1/connections/bulk"
+STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+BRACKETS = re.compile(rb"[\[\]{}]")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+    "Cache-Control": "no-store",
+}
+
+
+class Shield:
+    """Wraps the application; with `hosts`, only requests to one of these names are answered."""
+
+    def __init__(self, app: App, hosts: Collection[str] | None) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = _Answer(send)
+        try:
+            self._check_target(scope)
+            body = await self._read_body(scope, receive)
+            async with asyncio.timeout(ANSWER_WITHIN_SECONDS) as deadline:
+                answer.on_start = lambda: deadline.reschedule(None)  # a stream may take its time
+                await self._app(scope, _replaying(body, receive), answer)
+        except Exception as error:
+            if answer.has_started:
+                raise
+            await problem_of(error).response()(scope, receive, answer)
+
+    def _check_target(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self._hosts is not None and _name_of(host) not in self._hosts:
+            raise Problem(400, "host", "this name does not lead here; see api.hosts")
+        if len(scope["raw_path"] or b"") + len(scope["query_string"]) > LONGEST_TARGET:
+            raise Problem(414, "too-long", f"the address may have {LONGEST_TARGET} bytes")
+        if scope["method"] not in SAFE_METHODS and not _is_own(headers, host):
+            raise Problem(403, "foreign-origin", "a page of another site may not change anything")
+
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+        if scope["method"] in SAFE_METHODS:
+            return b""
+        headers, path = Headers(scope=scope), scope["path"]
+        limit = LARGEST_BULK if path == BULK_PATH else LARGEST_BODY
+        try:
+            async with asyncio.timeout(BODY_WITHIN_SECONDS):
+                body = await _receive_all(receive, limit, headers.get("content-length", ""))
+        except TimeoutError:
+            raise Problem(408, "slow-body", "the body took too long to arrive") from None
+        if body:
+            _check_kind(headers.get("content-type", ""), path)
+        if body.count(b"[") + body.count(b"{") > DEEPEST_JSON and _depth(body) > DEEPEST_JSON:
+            raise Problem(400, "too-deep", f"JSON may be nested {DEEPEST_JSON} deep")
+        return body
+
+
+class _Answer:
+    """Adds the headers that every answer carries, and knows whether it has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.has_started = False
+        self.on_start: Callable[[], None] = lambda: None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_started = True
+            self.on_start()
+            given = {name for name, _ in message["headers"]}
+            message["headers"] = [
+                *message["headers"],
+                *(
+                    (name.lower().encode(), value.encode())
+                    for name, value in HEADERS.items()
+                    if name.lower().encode() not in given
+                ),
+            ]
+        await self._send(message)
+
+
+async def _receive_all(receive: Receive, limit: int, announced: str) -> bytes:
+    too_large = Problem(413, "too-large", f"the body may have {limit} bytes")
+    if announced.isdigit() and int(announced[:20]) > limit:
+        raise too_large
+    chunks: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Problem(400, "cut-short", "the body ended early")
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if size > limit:
+            raise too_large
+        more = message.get("more_body", False)
+    return b"".join(chunks)
+
+
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    """Return a receive that gives the body once more, and then what really comes."""
+    pending = [body]
+
+    async def replay() -> Message:
+        if pending:
+            return {"type": "http.request", "body": pending.pop(), "more_body": False}
+        return await receive()
+
+    return replay
+
+
+def _check_kind(content_type: str, path: str) -> None:
+    kind = content_type.partition(";")[0].strip().lower()
+    allowed = "application/json" if path.startswith("/v1/") else "application/x-www-form-urlencoded"
+    if kind not in (allowed, "application/json"):
+        raise Problem(415, "media-type", f"the body must be {allowed}")
+
+
+def _is_own(headers: Headers, host: str) -> bool:
+    """Return whether a change is asked for by a page of ours, or by no page at all."""
+    origin = headers.get("origin")
+    if origin is not None:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    return headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
+
+
+def _name_of(host: str) -> str:
+    """Return a host without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0].lower()
+
+
+def _depth(body: bytes) -> int:
+    depth = deepest = 0
+    for bracket in BRACKETS.findall(STRINGS.sub(b"", body)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest

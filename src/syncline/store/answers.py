@@ -1,0 +1,65 @@
+"""Answers to requests that carry an idempotency key, kept so that a repetition does nothing."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from syncline.store.pool import Transaction
+
+KEPT_FOR = timedelta(days=1)
+FORGOTTEN_AT_ONCE = 100
+
+BEGIN = """
+    -- Take an idempotency key. Where somebody holds it, wait for what becomes of it.
+    INSERT INTO {schema}.api_requests (scope, idempotency_key, digest, created_at)
+    VALUES ($1, $2, $3, $4)
+        ON CONFLICT (scope, idempotency_key) DO NOTHING
+"""
+
+READ = """
+    -- What was answered.
+    SELECT digest, answer FROM {schema}.api_requests WHERE scope = $1 AND idempotency_key = $2
+"""
+
+FINISH = """
+    -- Keep the answer, in the transaction that did what was asked.
+    UPDATE {schema}.api_requests SET answer = $3 WHERE scope = $1 AND idempotency_key = $2
+"""
+
+FORGET = """
+    -- Forget some old answers, those that another session forgets aside.
+    WITH old AS MATERIALIZED (
+        SELECT scope, idempotency_key FROM {schema}.api_requests WHERE created_at < $1
+         ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM {schema}.api_requests r USING old
+     WHERE r.scope = old.scope AND r.idempotency_key = old.idempotency_key
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who asks, the key that they chose, and a digest of what they ask for."""
+
+    scope: str
+    idempotency_key: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    digest: bytes
+    answer: str
+
+
+async def begin(tx: Transaction, request: Request, *, now: datetime) -> Answered | None:
+    """Return what was answered before; None where this is the first time."""
+    await tx.execute(FORGET, now - KEPT_FOR, FORGOTTEN_AT_ONCE)
+    key = (request.scope, request.idempotency_key)
+    if await tx.execute(BEGIN, *key, request.digest, now) == 1:
+        return None
+    row = await tx.fetchrow(READ, *key)
+    return Answered(row["digest"], row["answer"] or "") if row is not None else None
+
+
+async def finish(tx: Transaction, request: Request, answer: str) -> None:
+    await tx.execute(FINISH, request.scope, request.idempotency_key, answer)

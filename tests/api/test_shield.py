@@ -1,0 +1,107 @@
+"""What is refused before any route sees it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from syncline.api import shield
+
+Client = httpx2.AsyncClient
+NEW = {"tenant_id": "acme", "provider_slug": "github", "external_id": "a-1"}
+JSON = {"Content-Type": "application/json"}
+
+
+async def test_a_body_that_is_too_large(local: Client) -> None:
+    big = json.dumps({**NEW, "config": {"a": "x" * 1_000_000}})
+
+    announced = await local.post("/v1/connections", content=big, headers=JSON)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b"x" * 100_000
+
+    streamed = await local.post("/v1/connections", content=chunks(), headers=JSON)
+
+    for answer in (announced, streamed):
+        assert answer.status_code == 413
+        assert answer.json()["detail"] == "the body may have 1000000 bytes"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_a_bulk_may_be_larger(local: Client) -> None:
+    body = {"connections": [{**NEW, "config": {"a": "x" * 200_000}}] * 20}
+
+    assert (await local.post("/v1/connections/bulk", json=body)).status_code == 200
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+async def test_json_that_is_too_deep(local: Client, opening: str) -> None:
+    for depth in (65, 100_000):
+        deep = (opening * depth)[:900_000]
+        answer = await local.post("/v1/connections", content=deep, headers=JSON)
+        assert answer.status_code == 400
+        assert "nested 64 deep" in answer.json()["detail"]
+
+
+async def test_brackets_in_texts_are_not_nesting(local: Client) -> None:
+    body = {**NEW, "config": {"a": "[" * 1000 + '"' + "{" * 1000}}
+
+    assert (await local.post("/v1/connections", json=body)).status_code == 201
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+async def test_a_body_of_another_kind(local: Client, kind: str) -> None:
+    answer = await local.post(
+        "/v1/connections", content=json.dumps(NEW), headers={"Content-Type": kind}
+    )
+
+    assert answer.status_code == 415
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b'{"a": NaN}', b"null", b"[]", b"7", b'"x"'])
+async def test_a_body_that_is_no_object(local: Client, body: bytes) -> None:
+    answer = await local.post("/v1/connections", content=body, headers=JSON)
+
+    assert answer.status_code in (400, 422), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_an_address_that_is_too_long(local: Client) -> None:
+    assert (await local.get("/v1/connections?prefix=" + "x" * 9000)).status_code == 414
+
+
+async def test_a_body_that_never_ends(local: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shield, "BODY_WITHIN_SECONDS", 0.05)
+
+    async def drip() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.01)
+
+    assert (await local.post("/v1/connections", content=drip(), headers=JSON)).status_code == 408
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *(("PUT", "/v1/connections"), ("DELETE", "/v1/jobs"), ("POST", "/v1/signals")),
+        *(("GET", "/v1/connections/bulk"), ("POST", "/metrics"), ("TRACE", "/v1/jobs")),
+    ],
+)
+async def test_a_method_that_makes_no_sense(local: Client, method: str, path: str) -> None:
+    answer = await local.request(method, path)
+
+    assert answer.status_code in (405, 422)
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_every_refusal_is_a_problem_document(local: Client) -> None:
+    for address in ("/nowhere", "/v1/nowhere", "/v1/connections/7", "/v1/jobs?limit=x"):
+        answer = await local.get(address)
+        problem = answer.json()
+        assert answer.headers["content-type"] == "application/problem+json", address
+        assert problem["status"] == answer.status_code
+        assert {"type", "title", "detail"} <= problem.keys()

@@ -1,0 +1,167 @@
+"""`/v1/jobs` and `/v1/signals`, on a real database."""
+
+import asyncio
+import json
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx2
+import pytest
+
+from support.world import World, at
+from syncline import Permanent
+
+Client = httpx2.AsyncClient
+
+
+async def add_signals(
+    world: World, count: int, *, tenant: str = "acme", kind: str = "seen"
+) -> None:
+    connection = await world.connection(tenant=tenant)
+    await world.sql(
+        "INSERT INTO {schema}.signals (id, tenant_id, provider_slug, connection_id, kind, payload)"
+        " SELECT unnest($1::uuid[]), $2, 'github', $3, $4, '{\"n\": 1}'",
+        *([uuid4() for _ in range(count)], tenant, connection.id, kind),
+    )
+
+
+async def test_a_failed_job_is_shown_with_its_error_and_retried(
+    world: World, local: Client
+) -> None:
+    connection = await world.connection()
+    await world.tick()
+    await world.run_one(Permanent("gone"))
+    await local.post(f"/v1/connections/{connection.id}/resume")
+
+    [failed] = (await local.get("/v1/jobs?status=failed")).json()["items"]
+    shown = (await local.get(f"/v1/jobs/{failed['id']}")).json()
+    retried = await local.post(f"/v1/jobs/{failed['id']}/retry", headers={"Idempotency-Key": "1"})
+    again = await local.post(f"/v1/jobs/{failed['id']}/retry", headers={"Idempotency-Key": "1"})
+
+    assert shown["error"]["class"] == "Permanent"
+    assert shown["error"]["message"] == "gone"
+    assert retried.status_code == again.status_code == 202
+    assert retried.json() == again.json()
+    assert retried.json()["id"] != failed["id"]
+
+
+async def test_a_queued_and_a_running_job_are_cancelled(world: World, local: Client) -> None:
+    connection = await world.connection()
+    queued = await world.job(connection, job_type="full")
+    running = await world.running_job(connection)
+
+    for job in (queued, running):
+        assert (await local.post(f"/v1/jobs/{job}/cancel")).json()["status"] == "cancelled"
+        assert (await local.post(f"/v1/jobs/{job}/cancel")).status_code == 409
+
+
+async def test_jobs_are_filtered(world: World, local: Client) -> None:
+    ours, theirs = await world.connection(), await world.connection(tenant="birch")
+    job = await world.job(ours)
+    await world.job(theirs, job_type="full")
+
+    for query in ("tenant=acme", f"connection={ours.id}", "type=incremental"):
+        found = (await local.get(f"/v1/jobs?{query}")).json()["items"]
+        assert [one["id"] for one in found] == [str(job)], query
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("since=yesterday", "since=2025-01-01T00:00:00", "until=0001-01-01T00:00:00Z"),
+        *("connection=7", "type=weekly", "status=done", "limit=-1", "page=x"),
+    ],
+)
+async def test_a_bad_query_for_jobs_is_refused(local: Client, query: str) -> None:
+    answer = await local.get(f"/v1/jobs?{query}")
+
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == query.partition("=")[0]
+
+
+async def test_signals_are_listed_shown_and_streamed(world: World, local: Client) -> None:
+    await add_signals(world, 1200)
+    await add_signals(world, 3, kind="other")
+
+    page = (await local.get("/v1/signals?kind=other&order=oldest&limit=2")).json()
+    shown = await local.get(f"/v1/signals/{page['items'][0]['id']}")
+    stream = await local.get("/v1/signals/stream?kind=seen")
+
+    assert len(page["items"]) == 2
+    assert page["next_page"] is not None
+    assert shown.json() == page["items"][0]
+    assert stream.headers["content-type"] == "application/x-ndjson"
+    lines = [json.loads(line) for line in stream.text.splitlines()]
+    assert len({line["id"] for line in lines}) == len(lines) == 1200
+    assert lines[0]["payload"] == {"n": 1}
+
+
+async def test_an_empty_stream(local: Client) -> None:
+    assert (await local.get("/v1/signals/stream")).text == ""
+
+
+async def test_following_tells_each_signal_once(world: World, local: Client) -> None:
+    await add_signals(world, 5)
+    seen: list[str] = []
+    position, is_caught_up = "start", False
+    while not is_caught_up:
+        address = f"/v1/signals/follow?position={position}&limit=2"
+        answer = (await local.get(address)).json()
+        seen += [one["id"] for one in answer["items"]]
+        position, is_caught_up = answer["position"], answer["is_caught_up"]
+    await add_signals(world, 1)
+
+    new = (await local.get(f"/v1/signals/follow?position={position}")).json()["items"]
+
+    assert len(set(seen)) == len(seen) == 5
+    assert len(new) == 1
+
+
+async def test_following_waits_for_something_new(world: World, local: Client) -> None:
+    waiting = asyncio.create_task(local.get("/v1/signals/follow?position=now&wait=20"))
+    await asyncio.sleep(0.1)
+    await add_signals(world, 1)
+
+    assert len((await waiting).json()["items"]) == 1
+
+
+@pytest.mark.parametrize("position", ["", "x", "1", "1.x", "-1.0", "9" * 30, "1." + "0" * 31])
+async def test_a_position_of_ones_own_making_is_refused(local: Client, position: str) -> None:
+    for path in ("follow", "tail"):
+        answer = await local.get(f"/v1/signals/{path}", params={"position": position})
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["field"] == "position"
+
+
+async def test_a_tail_goes_on_from_a_position_and_ends_with_the_engine(
+    world: World, local: Client
+) -> None:
+    await add_signals(world, 3)
+    start = (await local.get("/v1/signals/follow?limit=1")).json()
+
+    world.engine.stop()  # the tail of an engine that drains ends after what is there
+    tail = await local.get(f"/v1/signals/tail?position={start['position']}")
+
+    lines: list[dict[str, Any]] = [json.loads(line) for line in tail.text.splitlines()]
+    assert len([line for line in lines if "signal" in line]) == 2
+    assert "position" in lines[-1]
+
+
+async def test_providers_and_workers(world: World, local: Client) -> None:
+    connection = await world.connection()
+    await world.job(connection, retry_after=at("13:00"), attempts=1, error='{"hinted": true}')
+    await world.sql(
+        "INSERT INTO {schema}.workers (id, host, pid, version, roles, providers, slots, busy,"
+        " stopping, started_at, beat_at)"
+        " VALUES ($1, 'box', 1, '1', '{executor}', '{github}', 5, 0, false, $2, $2)",
+        *(UUID(int=1), at("12:00")),
+    )
+
+    [provider] = (await local.get("/v1/providers")).json()["items"]
+    [worker] = (await local.get("/v1/workers")).json()["items"]
+    stats = (await local.get("/v1/stats")).json()
+
+    assert (provider["provider_slug"], provider["health"]) == ("github", "rate_limited")
+    assert (provider["backoff"], provider["workers"]) == (1, 1)
+    assert (worker["host"], worker["status"]) == ("box", "alive")
+    assert (stats["backoff_jobs"], stats["workers_alive"]) == (1, 1)

@@ -1,0 +1,176 @@
+"""A tenant's key sees and changes nothing of another tenant, by whatever route.
+
+The routes are those that the application has, so a new one is walked as soon as it is there.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+from uuid import UUID
+
+import httpx2
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from support.http import client_of
+from support.world import World
+from syncline.api.app import create_app
+
+Client = httpx2.AsyncClient
+BODIES: dict[str, Any] = {
+    "edit_connection": {"config": {"stolen": True}},
+    "sync_connection": {"job_type": "full"},
+}
+OPEN = {"/healthz", "/readyz", "/docs", "/openapi.json", "/login", "/style.css", "/icon.svg"}
+
+
+def routes(world: World) -> list[Route]:
+    found = list(walk(create_app(world.engine).routes))
+    assert len(found) > 25
+    return found
+
+
+def walk(found: Iterable[BaseRoute]) -> Iterator[Route]:
+    """Yield every route; one of a kind that is not known here is not passed over in silence."""
+    for route in found:
+        if isinstance(route, Route):
+            yield route
+        elif isinstance(route, Mount):
+            assert isinstance(route.app, StaticFiles), f"{route.path}: what does it serve?"
+        else:
+            yield from walk(route.original_router.routes)  # type: ignore[attr-defined]
+
+
+def methods_of(route: Route) -> set[str]:
+    return set(route.methods or ()) - {"HEAD"}
+
+
+async def birchs_things(world: World) -> dict[str, UUID]:
+    """Return ids of another tenant's things, by the names that routes give them."""
+    connection = await world.connection(tenant="birch")
+    job = await world.job(connection, status="failed", finished_at=world.clock())
+    rows = await world.sql(
+        "INSERT INTO {schema}.signals (tenant_id, provider_slug, connection_id, kind)"
+        " VALUES ('birch', 'github', $1, 'secret') RETURNING id",
+        connection.id,
+    )
+    return {"connection_id": connection.id, "job_id": job, "signal_id": rows[0]["id"]}
+
+
+async def everything(world: World) -> list[Any]:
+    tables = ("connections", "sync_jobs", "signals", "api_keys")
+    return [
+        await world.sql(f"SELECT t::text FROM {{schema}}.{table} t ORDER BY id") for table in tables
+    ]
+
+
+async def test_every_route_answers_a_foreign_id_as_if_it_did_not_exist(
+    world: World, acme: Client
+) -> None:
+    foreign = await birchs_things(world)
+    before = await everything(world)
+    walked = 0
+
+    for route in routes(world):
+        names = re.findall(r"{(\w+)}", route.path)
+        if not names:
+            continue
+        assert set(names) <= foreign.keys(), f"{route.path}: give it a foreign id here"
+        address = route.path.format(**foreign)
+        for method in methods_of(route):
+            answer = await acme.request(method, address, json=BODIES.get(route.name))
+            assert answer.status_code == 404, (method, route.path, answer.text)
+            assert answer.json()["type"] == "/docs#problem-not-found"
+            walked += 1
+
+    assert walked >= 11
+    assert await everything(world) == before
+
+
+async def test_no_listing_shows_a_foreign_row_whatever_is_asked(world: World, acme: Client) -> None:
+    foreign = await birchs_things(world)
+    hidden = [str(id_) for id_ in foreign.values()]
+    filters = ["", f"?connection={foreign['connection_id']}", "?tenant=birch", "?provider=github"]
+
+    for route in routes(world):
+        if "GET" not in methods_of(route) or "{" in route.path or route.name == "tail_signals":
+            continue
+        for query in filters:
+            answer = await acme.get(route.path + query)
+            assert answer.status_code in (200, 303, 403, 404, 422), (route.path, query)
+            assert not any(id_ in answer.text for id_ in hidden), (route.path, query)
+            if query == "?tenant=birch" and route.path.startswith("/v1/"):
+                is_refused = answer.status_code in (403, 422)
+                assert is_refused or '"items":[]' in answer.text or "stats" in route.path
+
+
+async def test_sums_are_of_ones_own_rows(world: World, acme: Client) -> None:
+    await birchs_things(world)
+    await world.connection(tenant="acme")
+
+    stats = (await acme.get("/v1/stats")).json()
+    providers = (await acme.get("/v1/providers")).json()
+
+    assert stats["connections"] == {"active": 1}
+    assert stats["signals"] == 0
+    assert [one["connections"] for one in providers["items"]] == [{"active": 1}]
+
+
+async def test_a_page_token_of_an_operator_opens_nothing(
+    world: World, operator: Client, acme: Client
+) -> None:
+    for _ in range(3):
+        await world.connection(tenant="birch")
+    token = (await operator.get("/v1/connections?limit=1")).json()["next_page"]
+
+    assert (await acme.get(f"/v1/connections?page={token}")).json()["items"] == []
+
+
+async def test_what_a_tenants_key_adds_is_its_own(world: World, acme: Client) -> None:
+    new = {"provider_slug": "github", "external_id": "a-1"}
+
+    added = await acme.post("/v1/connections", json=new)
+    refused = await acme.post("/v1/connections", json={**new, "tenant_id": "birch"})
+    many = {"connections": [{**new, "external_id": "a-2"}, {**new, "tenant_id": "birch"}]}
+    refused_too = await acme.post("/v1/connections/bulk", json=many)
+
+    assert added.json()["tenant_id"] == "acme"
+    assert (refused.status_code, refused_too.status_code) == (403, 403)
+    assert len(await world.engine.connections.list()) == 1
+
+
+async def test_an_idempotency_key_belongs_to_whoever_chose_it(
+    world: World, operator: Client, acme: Client
+) -> None:
+    headers = {"Idempotency-Key": "7"}
+    new = {"tenant_id": "birch", "provider_slug": "github", "external_id": "b-1"}
+    await operator.post("/v1/connections", json=new, headers=headers)
+
+    own = {"provider_slug": "github", "external_id": "a-1"}
+    answer = await acme.post("/v1/connections", json=own, headers=headers)
+
+    assert (answer.status_code, answer.json()["tenant_id"]) == (201, "acme")
+
+
+async def test_every_route_needs_a_key_or_says_why_not(world: World) -> None:
+    await world.engine.access.create_key("ann")
+    async with client_of(world.engine) as stranger:
+        for route in routes(world):
+            address = re.sub(r"{\w+}", str(UUID(int=1)), route.path)
+            for method in methods_of(route):
+                answer = await stranger.request(method, address)
+                if route.path in OPEN:
+                    assert answer.status_code in (200, 401), address
+                else:
+                    assert answer.status_code in (401, 303), (method, address)
+
+
+async def test_no_get_changes_anything(world: World, operator: Client) -> None:
+    things = await birchs_things(world)
+    before = await everything(world)
+
+    for route in routes(world):
+        if route.name != "tail_signals":
+            await operator.get(re.sub(r"{(\w+)}", lambda match: str(things[match[1]]), route.path))
+
+    assert await everything(world) == before

@@ -1,0 +1,15 @@
+"""Clients of the HTTP application, inside the test's own process."""
+
+import httpx2
+
+from syncline import Engine
+from syncline.api.app import create_app
+
+BASE = "http://127.0.0.1:8080"
+
+
+def client_of(engine: Engine, key: str | None = None, *, page: bool = True) -> httpx2.AsyncClient:
+    """Return a client that sends a key, where one is given."""
+    transport = httpx2.ASGITransport(create_app(engine, page=page))
+    headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
+    return httpx2.AsyncClient(transport=transport, base_url=BASE, headers=headers)
