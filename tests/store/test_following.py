@@ -85,6 +85,18 @@ async def test_rows_of_one_transaction_are_told_page_by_page(world: World) -> No
     assert await follower.catch_up(limit=3) == sorted(ids)
 
 
+async def test_transactions_are_in_the_order_of_numbers_not_of_texts(world: World) -> None:
+    ids = {}
+    for transaction in (100, 9, 20, 3):
+        ids[transaction] = await store(world)
+        await world.sql(
+            "UPDATE {schema}.signals SET transaction_id = $2::text::xid8 WHERE id = $1",
+            *(ids[transaction], str(transaction)),
+        )
+
+    assert await Follower(world).catch_up(limit=1) == [ids[3], ids[9], ids[20], ids[100]]
+
+
 async def test_only_what_is_wanted_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "ROWS_LOOKED_AT", 3)  # looks end although nothing was wanted
     follower = Follower(world, SignalFilter("acme"))

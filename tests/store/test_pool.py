@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import asyncpg
 import pytest
 
-from syncline.store.pool import Pool, is_passing
+from syncline.errors import TooSlow
+from syncline.store.pool import Pool, Transaction, is_passing
 
 
 @pytest.fixture
@@ -49,3 +51,32 @@ async def session_id(pool: Pool) -> int:
     async with pool.connection() as connection:
         pid: int = connection.get_server_pid()
         return pid
+
+
+async def test_however_many_look_some_connections_stay_free_for_work(database_url: str) -> None:
+    pool = Pool(database_url, "syncline", size=2)
+    await pool.open()
+    looked = asyncio.Event()
+
+    async def look(tx: Transaction) -> None:
+        await tx.fetchval("SELECT 1")
+        await looked.wait()
+
+    lookers = [asyncio.create_task(pool.reading(look)) for _ in range(5)]
+    async with asyncio.timeout(5), pool.transaction() as tx:
+        assert await tx.fetchval("SELECT 1") == 1
+    looked.set()
+    await asyncio.gather(*lookers)
+    await pool.close()
+
+
+async def test_a_question_that_takes_too_long_is_ended(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncline.store.pool.READ_TIMEOUT", timedelta(milliseconds=50))
+
+    with pytest.raises(TooSlow, match="narrow the filter"):
+        await pool.reading(lambda tx: tx.fetchval("SELECT pg_sleep(5)"))
+
+    async with pool.transaction() as tx:  # the bound was for that transaction alone
+        assert await tx.fetchval("SHOW statement_timeout") == "0"

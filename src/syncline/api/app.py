@@ -57,6 +57,7 @@ def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
         app.include_router(part.router)
     docs.install(app)
     login.install(app)
+    _add_assets(app)
     if page:
         _add_page(app, engine)
     return app
@@ -97,6 +98,8 @@ def _add_page(app: FastAPI, engine: Engine) -> None:
     async def tell_away(_request: Request, error: Exception) -> HTMLResponse:
         return HTMLResponse(status_page.render_problem(str(error)), status_code=503)
 
+
+def _add_assets(app: FastAPI) -> None:
     for name, media_type in (("style.css", "text/css"), ("icon.svg", "image/svg+xml")):
         content = files("syncline.api").joinpath("assets", name).read_bytes()
         app.add_api_route(f"/{name}", _fixed(content, media_type), include_in_schema=False)

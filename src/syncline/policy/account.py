@@ -16,8 +16,7 @@ def span(length: timedelta) -> str:
     """Return a length of time in its largest unit."""
     seconds = max(length.total_seconds(), 0)
     size, unit = next((entry for entry in UNITS if seconds >= entry[0]), (1, "s"))
-    count = seconds / size
-    return f"{count:.0f} {unit}" if count == round(count) else f"{count:.1f} {unit}"
+    return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
 
 
 def moment(instant: datetime, now: datetime) -> str:

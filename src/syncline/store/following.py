@@ -22,14 +22,14 @@ HORIZON = """
 
 LOOK = """
     -- The next signals below the horizon, told apart by whether they are wanted.
-    SELECT transaction_id::text AS transaction_id, id,
+    SELECT s.transaction_id::text AS written_by, s.id,
            (($5::text IS NULL OR tenant_id = $5) AND ($6::uuid IS NULL OR connection_id = $6)
             AND ($7::text IS NULL OR provider_slug = $7) AND ($8::text IS NULL OR kind = $8))
            AS is_wanted
-      FROM {schema}.signals
-     WHERE transaction_id >= $1::text::xid8 AND transaction_id < $3::text::xid8
-       AND (transaction_id, id) > ($1::text::xid8, $2::uuid)
-     ORDER BY transaction_id, id LIMIT $4
+      FROM {schema}.signals s
+     WHERE s.transaction_id >= $1::text::xid8 AND s.transaction_id < $3::text::xid8
+       AND (s.transaction_id, s.id) > ($1::text::xid8, $2::uuid)
+     ORDER BY s.transaction_id, s.id LIMIT $4
 """
 
 READ = """
@@ -95,4 +95,4 @@ async def follow(
         last = looked[-1]
     else:
         return Followed(signals, horizon, is_caught_up=True)
-    return Followed(signals, Position(int(last["transaction_id"]), last["id"]), is_caught_up=False)
+    return Followed(signals, Position(int(last["written_by"]), last["id"]), is_caught_up=False)

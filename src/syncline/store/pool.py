@@ -1,5 +1,6 @@
 """Database connections and transactions, and which of their errors are worth another try."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
@@ -130,6 +131,8 @@ class Pool:
         self._check = check
         self._checked = check is None
         self._pool: Any = None
+        # However many people look, half of the connections stay free for work.
+        self._readers = asyncio.Semaphore(max(1, size // 2))
 
     async def open(self) -> None:
         """Connect once, so that a wrong address is told at once; more follow as needed."""
@@ -212,7 +215,8 @@ class Pool:
             except asyncpg.QueryCanceledError:
                 raise TooSlow(READ_TIMEOUT) from None
 
-        return await self.retrying(bounded)
+        async with self._readers:
+            return await self.retrying(bounded)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:

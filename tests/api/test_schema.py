@@ -1,0 +1,126 @@
+"""The OpenAPI document, held against a real server by generated requests, with either key."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import hypothesis
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, strategies
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from syncline import Engine, Settings
+from syncline.api.server import Listener, serving
+from syncline.testing import ScriptedConnector
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+]
+ENDLESS = {"/v1/signals/tail"}
+EXAMPLES = 8
+
+
+@dataclass
+class Served:
+    """A server in a thread of its own, the keys to it, and ids that exist there."""
+
+    url: str = ""
+    keys: dict[str, str] = field(default_factory=dict)
+    ids: dict[str, list[UUID]] = field(default_factory=dict)
+
+
+@pytest.fixture
+def served(database_url: str) -> Iterator[Served]:
+    found, is_ready = Served(), threading.Event()
+    loop = asyncio.new_event_loop()
+    done = asyncio.Event()
+
+    async def serve() -> None:
+        settings = Settings(database_url=database_url, api={"port": 0})
+        async with Engine(settings, connectors=[ScriptedConnector("github")]) as engine:
+            await fill(engine, found)
+            with closing(Listener(settings.api)) as listener:
+                async with serving(engine, listener, page=True):
+                    found.url = listener.url
+                    is_ready.set()
+                    await done.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    assert is_ready.wait(20)
+    yield found
+    loop.call_soon_threadsafe(done.set)
+    thread.join(20)
+    loop.close()
+
+
+async def fill(engine: Engine, found: Served) -> None:
+    for name, tenant in (("operator", None), ("tenant", "acme")):
+        _, found.keys[name] = await engine.access.create_key(name, tenant_id=tenant)
+    connections = [
+        await engine.connections.create(
+            tenant_id=("acme", "birch")[n % 2], provider_slug="github", external_id=f"a-{n}"
+        )
+        for n in range(40)
+    ]
+    jobs = [await engine.trigger(connection.id) for connection in connections[:20]]
+    found.ids = {
+        "connection_id": [connection.id for connection in connections],
+        "job_id": [job.id for job in jobs],
+    }
+
+
+@pytest.mark.parametrize("who", ["operator", "tenant"])
+def test_every_operation_keeps_to_the_document(served: Served, who: str) -> None:
+    document = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
+    headers = {"Authorization": f"Bearer {served.keys[who]}"}
+    operations: list[Any] = [found.ok() for found in document.get_all_operations()]  # type: ignore[union-attr]
+    operations = [one for one in operations if one.path not in ENDLESS]
+    assert len(operations) >= 20
+
+    answered: Counter[int] = Counter()
+    for operation in operations:
+        for mode in GenerationMode:
+            hold(operation.as_strategy(generation_mode=mode), served, headers, answered)
+
+    assert {200, 202, 204, 404, 422} <= answered.keys()
+    assert answered[200] > 50
+
+
+def hold(requests: Any, served: Served, headers: dict[str, str], answered: "Counter[int]") -> None:
+    """Send generated requests, some to ids that exist, and check the answers."""
+
+    @given(case=requests, number=strategies.integers(0, 79))
+    @hypothesis.settings(
+        max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    def send(case: Any, number: int) -> None:
+        for name, ids in served.ids.items():
+            if name in (case.path_parameters or {}) and number < len(ids):
+                case.path_parameters[name] = str(ids[number])
+        if case.query and "wait" in case.query:
+            case.query["wait"] = 0
+        answered[case.call_and_validate(headers=headers, checks=CHECKS).status_code] += 1
+
+    with suppress(Unsatisfiable):  # what takes no parameters cannot be asked for wrongly
+        send()
