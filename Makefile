@@ -11,7 +11,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
           --no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lock clean bench bench-quick simulate mutations faults faults-quick
+.PHONY: help demo test integration check format lock clean bench bench-quick simulate mutations faults faults-quick
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -21,6 +21,10 @@ demo: $(VENV)/.runtime  ## Sync this repository's history and a dozen demo conne
 
 test: $(VENV)/.dev  ## Run the whole suite against real Postgres
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+integration: $(VENV)/.dev  ## Run the connectors against real servers, installed into build/integration
+	@PYTHONPATH=tests $(BIN)/python -m integration.environments
+	@$(BIN)/pytest -m integration tests/integration $(PYTEST_ARGS)
 
 check: $(VENV)/.dev  ## Formatter, linter, types, import contracts
 	@$(BIN)/ruff format --check $(CODE)

@@ -1,0 +1,50 @@
+"""Instants as providers write them: texts with or without zones, and numbers since 1970."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+MILLISECONDS_FROM = 100_000_000_000  # in seconds that would be the year 5138
+
+
+def read_instant(value: Any) -> datetime | None:
+    """Return an aware instant, or None for what is none; a text without a zone is taken as UTC."""
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value / (1000 if value >= MILLISECONDS_FROM else 1), UTC)
+        if isinstance(value, str):
+            return _read_text(value.strip())
+    except (ValueError, OverflowError, OSError):
+        pass
+    return None
+
+
+def later(one: Any, other: Any) -> Any:
+    """Return whichever value of a cursor field is larger, as it was written."""
+    if one is None or other is None:
+        return other if one is None else one
+    if type(one) is type(other) and not isinstance(one, str):
+        return max(one, other)
+    first, second = read_instant(one), read_instant(other)
+    if first is not None and second is not None:
+        return one if first >= second else other
+    return max(str(one), str(other))
+
+
+def earlier(value: Any, seconds: float) -> Any:
+    """Return a value of a cursor field so many seconds before, in the form it was written in."""
+    instant = read_instant(value)
+    if not seconds or instant is None:
+        return value
+    if isinstance(value, str):
+        before = instant - timedelta(seconds=seconds)
+        return before.isoformat().replace("+00:00", "Z")
+    return value - type(value)(seconds * (1000 if value >= MILLISECONDS_FROM else 1))
+
+
+def _read_text(text: str) -> datetime | None:
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        instant = parsedate_to_datetime(text)
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)

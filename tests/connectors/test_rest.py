@@ -1,0 +1,240 @@
+"""JSON APIs by configuration alone: every way to page, what changes, and what goes wrong."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.httpserver import HttpServer, Reply, json_reply
+from support.listing import TOKEN, Listing
+from support.threaded import threaded_server
+from syncline import Permanent, RateLimited, Transient, Unauthorized
+from syncline.connectors.configuration import read_configuration
+from syncline.connectors.rest import Rest
+from syncline.connectors.rest_config import Api
+from syncline.testing.conformance import ConnectorConformance
+from syncline.testing.trial import TrialPage, equip, take_pages, trial_connection, walk
+
+STYLES: dict[str, dict[str, Any]] = {
+    "link": {"style": "link"},
+    "header": {"style": "url", "header": "Next-Page"},
+    "url": {"style": "url", "field": "meta.next"},
+    "token": {"style": "token", "field": "meta.token"},
+    "page": {"style": "page", "size": 2},
+    "offset": {"style": "offset", "size": 2},
+}
+CREDENTIALS = {"token": TOKEN}
+PAGE = Path(__file__).parents[2] / "docs" / "connectors" / "rest.md"
+
+
+@pytest.fixture
+def listing() -> Listing:
+    return Listing(5)
+
+
+@pytest.fixture
+def server(listing: Listing) -> Iterator[HttpServer]:
+    with threaded_server(listing) as server:
+        yield server
+
+
+def configuration(server: HttpServer, style: str = "link", **more: Any) -> dict[str, Any]:
+    return {
+        "base_url": f"{server.url}/api",
+        "path": style,
+        "records": "data.notes",
+        "kind": "note",
+        "pagination": STYLES[style],
+        "since": {"parameter": "since", "field": "at"},
+        "tombstones": {"field": "gone"},
+    } | more
+
+
+async def run(config: dict[str, Any], cursor: Any = None, **credentials: str) -> list[TrialPage]:
+    return await take_pages(
+        equip(Rest()), config, credentials=credentials or CREDENTIALS, cursor=cursor
+    )
+
+
+def told(pages: list[TrialPage]) -> list[Any]:
+    return [
+        (signal.kind, signal.payload["id"], signal.payload.get("text"))
+        for page in pages
+        for signal in page.signals
+    ]
+
+
+class TestConformance(ConnectorConformance):
+    connector = Rest
+    credentials = CREDENTIALS
+
+    @pytest.fixture(autouse=True, params=list(STYLES))
+    def served(self, request: pytest.FixtureRequest, server: HttpServer) -> None:
+        self.config = configuration(server, request.param)
+
+
+@pytest.mark.parametrize("style", STYLES)
+async def test_every_way_to_page_brings_all_records_once(
+    server: HttpServer, listing: Listing, style: str
+) -> None:
+    pages = await run(configuration(server, style))
+
+    assert told(pages) == [("note", number, text) for number, text in listing.held().items()]
+    assert len(pages) == 3
+    assert pages[-1].next_cursor == {"since": listing.changed_at}
+
+
+async def test_what_changed_and_what_was_deleted_comes_from_the_cursor(
+    server: HttpServer, listing: Listing
+) -> None:
+    [*_, last] = await run(configuration(server))
+    listing.put(2, "edited")
+    listing.delete(4)
+
+    pages = await run(configuration(server), last.next_cursor)
+
+    assert told(pages) == [("note", 2, "edited"), ("note_deleted", 4, None)]
+
+
+async def test_a_listing_that_has_not_changed_costs_a_304(
+    server: HttpServer, listing: Listing
+) -> None:
+    [*_, last] = await run(configuration(server))
+    [empty] = await run(configuration(server), last.next_cursor)
+
+    [again] = await run(configuration(server), empty.next_cursor)
+
+    assert server.seen[-1].headers["if-none-match"] == f'"{listing.changed_at}"'
+    assert (again.signals, again.next_cursor) == ((), empty.next_cursor)
+    listing.put(1, "changed")
+    assert told(await run(configuration(server), again.next_cursor)) == [("note", 1, "changed")]
+
+
+async def test_newest_first_what_changes_meanwhile_is_not_lost(
+    server: HttpServer, listing: Listing
+) -> None:
+    """A record that moves to the front while the pages are read comes with the next listing."""
+    since = {"parameter": "since", "field": "at", "order": "descending"}
+    config = configuration(server, "token", since=since, params={"sort": "-at"})
+    found: list[Any] = []
+    connector = equip(Rest())
+    cursor = None
+    for step in range(2):
+        async for page in _stream(connector, config, cursor):
+            found += [(s.payload["id"], s.payload["text"]) for s in page.signals]
+            cursor = page.next_cursor
+            if step == 0 and len(found) == 2:
+                listing.put(1, "moved to the front")
+
+    assert {number for number, _ in found} == {1, 2, 3, 4, 5}
+    assert (1, "moved to the front") in found
+
+
+async def _stream(connector: Any, config: Any, cursor: Any) -> Any:
+    async for page in walk(connector, trial_connection(connector, config, CREDENTIALS), cursor):
+        yield page
+
+
+async def test_pages_that_the_provider_forgot_begin_anew(
+    server: HttpServer, listing: Listing
+) -> None:
+    first, *_ = await run(configuration(server, "token"))
+    listing.replies = [json_reply({"message": "unknown token"}, 410)]
+
+    pages = await run(configuration(server, "token"), first.next_cursor)
+
+    assert [number for _, number, _ in told(pages)] == [1, 2, 3, 4, 5]
+
+
+async def test_an_overlap_asks_for_somewhat_earlier(server: HttpServer, listing: Listing) -> None:
+    since = {"parameter": "since", "field": "at", "overlap_seconds": 2}
+
+    pages = await run(configuration(server, since=since), {"since": listing.changed_at})
+
+    assert [number for _, number, _ in told(pages)] == [4, 5]
+
+
+async def test_the_first_listing_may_start_at_a_value(server: HttpServer, listing: Listing) -> None:
+    since = {"parameter": "since", "field": "at", "start": listing.changed_at - 1}
+
+    assert told(await run(configuration(server, since=since))) == [("note", 5, "note 5")]
+
+
+async def test_a_key_in_the_address_stays_out_of_the_cursor(server: HttpServer) -> None:
+    config = configuration(server, "url", auth={"kind": "query", "name": "key"})
+
+    pages = await run(config)
+
+    assert len(told(pages)) == 5
+    assert all(TOKEN not in str(page.next_cursor) for page in pages)
+
+
+@pytest.mark.parametrize(
+    "auth", [{}, {"kind": "header", "name": "Authorization", "prefix": "Token "}]
+)
+async def test_the_token_travels_as_configured(server: HttpServer, auth: Any) -> None:
+    assert len(told(await run(configuration(server, auth=auth)))) == 5
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (Reply(429, headers={"retry-after": "30"}), RateLimited),
+        (Reply(503), Transient),
+        (json_reply({"message": "expired"}, 401), Unauthorized),
+        (json_reply({"data": None}), Permanent),
+    ],
+)
+async def test_failures_on_the_first_page(
+    server: HttpServer, listing: Listing, reply: Reply, expected: type[Exception]
+) -> None:
+    listing.replies = [reply]
+
+    with pytest.raises(expected):
+        await run(configuration(server))
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        ({"base_url": "ftp://x"}, "config.base_url"),
+        ({"pagination": {"style": "magic"}}, "config.pagination.style"),
+        ({"since": {"field": "at"}}, "config.since.parameter: Field required"),
+        ({"colour": "red"}, "config.colour"),
+        ({"id": "number"}, "config.id: a record has no id at 'number'"),
+        ({"time": "text"}, "config.time: the record 1 has no time at 'text'"),
+        ({"since": None}, "config.time: expected the path"),
+        ({"records": "data"}, "config.records: the answer has no list of objects at 'data'"),
+    ],
+)
+async def test_a_wrong_configuration_is_told_by_its_field(
+    server: HttpServer, more: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(Permanent, match=complaint.replace(".", r"\.")):
+        await run(configuration(server, **more))
+
+
+async def test_without_a_cursor_field_only_what_differs_is_new(
+    server: HttpServer, listing: Listing
+) -> None:
+    config = configuration(server, since=None, time="at")
+    before = {s.dedupe_key for page in await run(config) for s in page.signals}
+    listing.put(3, "edited")
+
+    after = {s.dedupe_key for page in await run(config) for s in page.signals}
+
+    assert len(after - before) == 1
+
+
+def test_the_documented_example_is_a_good_configuration() -> None:
+    [example] = re.findall(r"^```json\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+
+    assert read_configuration(Api, json.loads(example)).pagination.header == "Next-Page"
+
+
+async def test_a_cursor_of_another_kind_is_refused(server: HttpServer) -> None:
+    with pytest.raises(Permanent, match="cursor: expected"):
+        await run(configuration(server), ["a"])

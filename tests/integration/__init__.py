@@ -1,0 +1,1 @@
+"""Connectors against servers that other people wrote, each in an environment of its own."""
