@@ -39,7 +39,7 @@ INSERT INTO syncline.sync_jobs
        (id, tenant_id, provider_slug, connection_id, status, scheduled_at, started_at, finished_at)
 SELECT pg_temp.id(2, n), 'tenant ' || c % {tenants}, 'provider ' || c % {providers},
        pg_temp.id(1, c), CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'succeeded' END, at, at, at
-  FROM generate_series(1, {jobs}) n, LATERAL (SELECT n * 7919 % {connections} + 1 AS c,
+  FROM generate_series(1, {jobs}) n, LATERAL (SELECT n::bigint * 7919 % {connections} + 1 AS c,
        now() - ({jobs} - n) * interval '100 ms' AS at) x;
 INSERT INTO syncline.sync_jobs (id, tenant_id, provider_slug, connection_id, scheduled_at)
 SELECT pg_temp.id(3, n), 'tenant ' || n % {tenants}, 'provider ' || n % {providers},
@@ -53,7 +53,7 @@ INSERT INTO syncline.signals (id, tenant_id, provider_slug, connection_id, kind,
 SELECT pg_temp.id(4, n), 'tenant ' || c % {tenants}, 'provider ' || c % {providers},
        pg_temp.id(1, c), 'kind ' || n % {kinds}, now() - ({signals} - n) / 100 * interval '10 ms',
        '{{"title": "something happened here", "number": 7}}', n::text
-  FROM generate_series({first}, {last}) n, LATERAL (SELECT n * 7919 % {connections} + 1 AS c) x
+  FROM generate_series({first}, {last}) n, LATERAL (SELECT n::bigint * 7919 % {connections} + 1 AS c) x
 """
 
 

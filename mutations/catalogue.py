@@ -184,4 +184,74 @@ MUTATIONS = (
         ),
         ("tests/engine/test_release.py", "tests/scenarios/test_shutdown.py"),
     ),
+    Mutation(
+        "the horizon of a follower",
+        "it reads up to what is committed, whoever still runs",
+        "store/following.py",
+        (
+            (
+                "pg_snapshot_xmin(pg_catalog.pg_current_snapshot())",
+                "pg_snapshot_xmax(pg_catalog.pg_current_snapshot())",
+            ),
+        ),
+        ("tests/store/test_following.py",),
+    ),
+    Mutation(
+        "the order of a follower",
+        "transactions are sorted as texts",
+        "store/following.py",
+        (("ORDER BY s.transaction_id, s.id LIMIT", "ORDER BY s.transaction_id::text, s.id LIMIT"),),
+        ("tests/store/test_following.py",),
+    ),
+    Mutation(
+        "the tenant of a key",
+        "a key may name any tenant",
+        "api/access.py",
+        (
+            (
+                "if self.tenant_id is not None and tenant_id not in (None, self.tenant_id):",
+                "if False:",
+            ),
+            (
+                "return self.tenant_id if self.tenant_id is not None else tenant_id",
+                "return tenant_id or self.tenant_id",
+            ),
+        ),
+        ("tests/api/test_tenants.py",),
+    ),
+    Mutation(
+        "the tenant of a job",
+        "an id is enough to cancel anybody's",
+        "api/routes/jobs.py",
+        (("jobs.cancel(job_id, tenant_id=person.tenant_id)", "jobs.cancel(job_id)"),),
+        ("tests/api/test_tenants.py",),
+    ),
+    Mutation(
+        "the proof of a key",
+        "what finds a key is enough",
+        "engine/access.py",
+        (("return key if is_proved else None", "return key"),),
+        ("tests/api/test_access.py",),
+    ),
+    Mutation(
+        "the origin of a change",
+        "pages of other sites may ask for one",
+        "api/shield.py",
+        (("and not _is_own(headers, host)", "and False"),),
+        ("tests/api/test_access.py",),
+    ),
+    Mutation(
+        "the answer that commits with its effect",
+        "an idempotency key is forgotten",
+        "engine/desk.py",
+        (("            if once is None:\n", "            if True:\n"),),
+        ("tests/api/test_connections.py",),
+    ),
+    Mutation(
+        "the version of a connection",
+        "the second of two editors overwrites the first",
+        "engine/connections.py",
+        (("    if present != expected:\n", "    if False:\n"),),
+        ("tests/api/test_connections.py",),
+    ),
 )

@@ -84,6 +84,15 @@ async def test_a_body_that_never_ends(local: Client, monkeypatch: pytest.MonkeyP
     assert (await local.post("/v1/connections", content=drip(), headers=JSON)).status_code == 408
 
 
+async def test_an_answer_that_does_not_come(local: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shield, "ANSWER_WITHIN_SECONDS", 0.2)
+
+    answer = await local.get("/v1/signals/follow?position=now&wait=20")
+
+    assert answer.status_code == 503
+    assert answer.json()["type"] == "/docs#problem-too-slow"
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [

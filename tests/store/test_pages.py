@@ -291,3 +291,30 @@ async def test_pages_of_signals_are_those_wanted_by_when_they_were_stored(
         ]
         expected.sort(key=lambda one: (one.received_at, one.id), reverse=newest_first)
         assert await signals_by(world, wanted, newest_first=newest_first) == expected, wanted
+
+
+async def test_signals_and_jobs_that_come_in_disturb_no_others(world: World) -> None:
+    [connection, *_] = await fill_signals(world)
+    await fill_jobs(world)
+    signals = {one.id for one in await world.engine.signals.list(limit=1000)}
+    jobs = {one.id for one in await world.engine.jobs.list(limit=1000)}
+    seen_signals: list[UUID] = []
+    seen_jobs: list[UUID] = []
+    signal_page: Listing[StoredSignal] = Listing([], "")
+    job_page: Listing[Job] = Listing([], "")
+
+    while signal_page.next_page is not None or job_page.next_page is not None:
+        if signal_page.next_page is not None:
+            after = signal_page.next_page or None
+            signal_page = await world.engine.signals.page(after=after, limit=7)
+            seen_signals += [one.id for one in signal_page.items]
+        if job_page.next_page is not None:
+            job_page = await world.engine.jobs.page(after=job_page.next_page or None, limit=7)
+            seen_jobs += [one.id for one in job_page.items]
+        await add_signal(world, connection)
+        await world.job(connection, status="succeeded", finished_at=at("11:00"))
+
+    assert len(seen_signals) == len(set(seen_signals))
+    assert len(seen_jobs) == len(set(seen_jobs))
+    assert signals <= set(seen_signals)
+    assert jobs <= set(seen_jobs)

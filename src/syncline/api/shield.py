@@ -59,6 +59,9 @@ class Shield:
         except Exception as error:
             if answer.has_started:
                 raise
+            answer.on_start = _nothing  # the deadline is over
+            if isinstance(error, TimeoutError):
+                error = Problem(503, "too-slow", "the answer took too long; ask for less")
             await problem_of(error).response()(scope, receive, answer)
 
     def _check_target(self, scope: Scope) -> None:
@@ -94,7 +97,7 @@ class _Answer:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.has_started = False
-        self.on_start: Callable[[], None] = lambda: None
+        self.on_start: Callable[[], None] = _nothing
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -110,6 +113,10 @@ class _Answer:
                 ),
             ]
         await self._send(message)
+
+
+def _nothing() -> None:
+    pass
 
 
 async def _receive_all(receive: Receive, limit: int, announced: str) -> bytes:

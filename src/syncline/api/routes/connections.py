@@ -17,20 +17,22 @@ from syncline.api.answers import (
     expected_version,
     problems,
 )
-from syncline.api.problems import Problem
-from syncline.api.schemas import (
-    AddedOut,
+from syncline.api.asked import (
     BulkBody,
-    BulkOut,
-    ConnectionOut,
-    ConnectionPage,
     ConnectionQuery,
     EditBody,
-    ExplanationOut,
-    JobOut,
     NewConnectionBody,
     PauseBody,
     SyncBody,
+)
+from syncline.api.problems import invalid
+from syncline.api.schemas import (
+    AddedOut,
+    BulkOut,
+    ConnectionOut,
+    ConnectionPage,
+    ExplanationOut,
+    JobOut,
 )
 from syncline.engine.connection_batches import Added, NewConnection
 from syncline.engine.edits import Edit, Left, version_of
@@ -234,13 +236,7 @@ async def explain_connection(
 def _new(person: Person, body: NewConnectionBody, where: str = "") -> NewConnection:
     tenant_id = person.sees(body.tenant_id)
     if tenant_id is None:
-        rule = "an operator must name it"
-        raise Problem(
-            422,
-            "invalid",
-            f"{where}tenant_id: {rule}",
-            errors=[{"field": f"{where}tenant_id", "rule": rule}],
-        )
+        raise invalid([{"field": f"{where}tenant_id", "rule": "an operator must name it"}])
     return NewConnection(
         tenant_id, body.provider_slug, body.external_id, body.config, body.interval_seconds
     )

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from syncline.api.access import Asking
 from syncline.api.answers import IdempotencyKey, answer_once, engine_of, problems
-from syncline.api.schemas import JobOut, JobPage, JobQuery
+from syncline.api.asked import JobQuery
+from syncline.api.schemas import JobOut, JobPage
 from syncline.store.job_pages import JobFilter
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])

@@ -10,16 +10,8 @@ from pydantic import TypeAdapter
 
 from syncline.api.access import Asking, Person
 from syncline.api.answers import engine_of, problems
-from syncline.api.schemas import (
-    FollowedOut,
-    FollowQuery,
-    SignalExport,
-    SignalFilters,
-    SignalOut,
-    SignalPage,
-    SignalQuery,
-    TailQuery,
-)
+from syncline.api.asked import FollowQuery, SignalExport, SignalFilters, SignalQuery, TailQuery
+from syncline.api.schemas import FollowedOut, SignalOut, SignalPage
 from syncline.clock import monotonic, pause
 from syncline.engine.app import Engine
 from syncline.model import StoredSignal
