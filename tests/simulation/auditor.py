@@ -47,6 +47,7 @@ class Auditor:
         self._horizon = 0
         self._jobs: dict[UUID, dict[str, Any]] = {}
         self._connections: dict[UUID, dict[str, Any]] = {}
+        self._had_full_pass: set[str] = set()
         self.commits = 0
         self.lapses = 0
 
@@ -58,16 +59,23 @@ class Auditor:
         changed = {kind: {} for kind in ("job", "connection")}  # type: ignore[var-annotated]
         for kind, id_, row in changes:
             changed[kind][id_] = json.loads(row)
-        full_passes = set()
+        may_go_back = set()
         for id_, job in changed["job"].items():
             before = self._jobs.get(id_)
             self._judge_job(before, job)
-            if job["job_type"] == "full" and _brought_a_page(before, job):
-                full_passes.add(job["connection_id"])
+            if job["job_type"] == "full":
+                self._had_full_pass.add(job["connection_id"])
+            # A full pass may overtake a job that has a cursor of its own, and goes on from there.
+            is_behind = before is not None and before["cursor"] is not None
+            if _brought_a_page(before, job) and (
+                job["job_type"] == "full"
+                or (is_behind and job["connection_id"] in self._had_full_pass)
+            ):
+                may_go_back.add(job["connection_id"])
             self._jobs[id_] = job
         self._judge_company({job["connection_id"] for job in changed["job"].values()})
         for id_, connection in changed["connection"].items():
-            self._judge_connection(self._connections.get(id_), connection, full_passes)
+            self._judge_connection(self._connections.get(id_), connection, may_go_back)
             self._connections[id_] = connection
         if jobs < len(self._jobs):
             self._forget_deleted()
@@ -113,11 +121,11 @@ class Auditor:
         return max(map(_instant, times)) <= self._now()
 
     def _judge_connection(
-        self, before: dict[str, Any] | None, connection: dict[str, Any], full_passes: set[str]
+        self, before: dict[str, Any] | None, connection: dict[str, Any], may_go_back: set[str]
     ) -> None:
         after = _cursor(connection)
         if before is not None:
-            went_back = after < _cursor(before) and connection["id"] not in full_passes
+            went_back = after < _cursor(before) and connection["id"] not in may_go_back
             if went_back and self._cursors_only_advance:
                 self._complain("the cursor went back", before, connection)
             for path in NOTES:

@@ -22,6 +22,7 @@ from syncline.cli import (
     overview,
     serving,
     signals,
+    singer,
     tenants,
     verifying,
     workers,
@@ -162,6 +163,7 @@ app.add_typer(connector.commands, name="connector")
 app.add_typer(jobs.commands, name="jobs")
 signals.commands.add_typer(following.commands)
 app.add_typer(signals.commands, name="signals")
+app.add_typer(singer.commands, name="singer")
 app.add_typer(explaining.commands)
 app.add_typer(tenants.commands, name="tenants")
 app.add_typer(keys.commands, name="keys")

@@ -42,12 +42,14 @@ def announced_connectors() -> list[Connector]:
     found = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
-            connector = entry.load()()
-            provider_of(connector)
+            made = entry.load()()
+            connectors = made if isinstance(made, list) else [made]
+            for connector in connectors:
+                provider_of(connector)
         except Exception as error:
             LOG.warning("connector %s cannot be loaded: %s", entry.name, error)
         else:
-            found.append(connector)
+            found += connectors
     return found
 
 

@@ -1,0 +1,1 @@
+"""Other people's connectors: programs in environments of their own, run as processes."""

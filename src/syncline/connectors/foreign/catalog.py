@@ -1,0 +1,106 @@
+"""Which streams a tap has, and which of them a connection wants."""
+
+import hashlib
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from syncline.clock import monotonic
+from syncline.connectors.foreign.environments import Installed
+from syncline.connectors.foreign.host import Redact, running
+from syncline.connectors.foreign.options import Options
+from syncline.errors import Permanent, Transient
+
+FRESH_SECONDS = 3600.0  # discovery takes seconds, and streams seldom change
+MOST_CATALOGS = 50
+LARGEST_CATALOG_BYTES = 64 * 2**20
+DISCOVERY_SECONDS = 120.0
+
+
+class Catalogs:
+    """The catalogs of one tap by its settings, discovered once in a while."""
+
+    def __init__(self, tap: Installed) -> None:
+        self._tap = tap
+        self._known: dict[str, tuple[float, dict[str, Any]]] = {}
+        can = tap.capabilities
+        self._can_discover = can is None or "discover" in can
+        self.option = "--catalog" if can is None or "catalog" in can else "--properties"
+
+    async def chosen(self, options: Options, folder: Path, redact: Redact) -> Any:
+        """Return the catalog with the wanted streams selected; None where the tap has none."""
+        if not self._can_discover:
+            return None
+        key = hashlib.sha256(json.dumps(options.settings, sort_keys=True).encode()).hexdigest()
+        at, catalog = self._known.get(key, (0.0, None))
+        if catalog is None or monotonic() - at > FRESH_SECONDS:
+            catalog = await self.discover(folder, redact)
+            if len(self._known) >= MOST_CATALOGS:
+                self._known.clear()
+            self._known[key] = monotonic(), catalog
+        return select(catalog, options)
+
+    async def discover(self, folder: Path, redact: Redact) -> dict[str, Any]:
+        """Ask the tap for its streams; its config lies in the folder."""
+        command: list[str | Path] = [
+            self._tap.executable,
+            "--config",
+            folder / "config.json",
+            "--discover",
+        ]
+        text = b""
+        async with running(command, folder=folder, redact=redact, name=self._tap.name) as tap:
+            while line := await tap.next_line(DISCOVERY_SECONDS):
+                text += line
+                if len(text) > LARGEST_CATALOG_BYTES:
+                    raise Transient("the tap's catalog is too large")
+            if line is None:
+                raise TimeoutError("the tap did not name its streams in time")
+            failure = await tap.failure()
+            if failure is not None:
+                raise failure
+        try:
+            catalog = json.loads(text)
+        except ValueError:
+            catalog = None
+        if not isinstance(catalog, dict) or not isinstance(catalog.get("streams"), list):
+            raise Transient("the tap's answer to --discover is no catalog")
+        return catalog
+
+
+def stream_name(stream: Any) -> str:
+    return str(stream.get("stream") or stream.get("tap_stream_id"))
+
+
+def select(catalog: dict[str, Any], options: Options) -> dict[str, Any]:
+    """Return the catalog with the wanted streams selected, in each way that taps look for it."""
+    chosen = deepcopy(catalog)
+    streams = [stream for stream in chosen["streams"] if isinstance(stream, dict)]
+    names = sorted(map(stream_name, streams))
+    for pattern in options.streams:
+        if not any(Options({}, (pattern,)).selects(name) for name in names):
+            there = ", ".join(names)[:500] or "none"
+            raise Permanent(f"config.streams: no stream is called {pattern} (there are: {there})")
+    for stream in streams:
+        top = _top_metadata(stream)
+        if options.streams:
+            is_wanted = options.selects(stream_name(stream))
+        else:
+            is_wanted = top.get("selected", top.get("selected-by-default", True)) is not False
+        stream["selected"] = top["selected"] = is_wanted
+        if isinstance(stream.get("schema"), dict):
+            stream["schema"]["selected"] = is_wanted
+    return chosen
+
+
+def _top_metadata(stream: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata that speaks of the stream as a whole, made if it is missing."""
+    entries = stream.setdefault("metadata", [])
+    for entry in entries:
+        if isinstance(entry, dict) and entry.get("breadcrumb") in ([], ()):
+            top: dict[str, Any] = entry.setdefault("metadata", {})
+            return top
+    entries.append({"breadcrumb": [], "metadata": {}})
+    made: dict[str, Any] = entries[-1]["metadata"]
+    return made

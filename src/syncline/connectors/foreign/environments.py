@@ -1,0 +1,210 @@
+"""Environments of their own for foreign programs: installed, upgraded and removed by the user.
+
+Each has a folder `NAME` with `installed.json`, which names the environment in use beside it. An
+upgrade makes a new one and then points there, so that what runs is not disturbed.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from syncline.clock import new_id
+from syncline.store.embedded.home import resolve_home
+
+NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,98}[a-z0-9])?")
+RECORD = "installed.json"
+ABOUT_SECONDS = 60
+INSTALL_SECONDS = 1800
+LIST_SCRIPTS = """
+import importlib.metadata as metadata, json, re, sys
+wanted = re.sub(r"[-_.]+", "-", sys.argv[1]).lower()
+for found in metadata.distributions():
+    if re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower() == wanted:
+        scripts = [e.name for e in found.entry_points if e.group == "console_scripts"]
+        print(json.dumps({"version": found.version, "scripts": scripts}))
+"""
+LIST_DIRECT = """
+import importlib.metadata as metadata, json
+asked_for = [one for one in metadata.distributions() if one.read_text("REQUESTED") is not None]
+print(json.dumps([one.metadata["Name"] for one in asked_for]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A foreign program, as it was installed."""
+
+    name: str
+    requirement: str
+    package: str
+    version: str
+    executable: str
+    environment: str
+    about: Any = None
+
+    @property
+    def settings_schema(self) -> Any:
+        return self.about.get("settings") if isinstance(self.about, dict) else None
+
+    @property
+    def capabilities(self) -> list[str] | None:
+        """What it says it can do; None where it says nothing."""
+        if not isinstance(self.about, dict) or not isinstance(self.about.get("capabilities"), list):
+            return None
+        return [str(one) for one in self.about["capabilities"]]
+
+
+class Shelf:
+    """The programs of one kind that were installed here."""
+
+    def __init__(self, kind: str, home: Path | None = None) -> None:
+        self.folder = resolve_home(home) / kind
+
+    def all(self) -> list[Installed]:
+        """Return what is installed, by name; a record that cannot be read is left out."""
+        found = []
+        for path in sorted(self.folder.glob(f"*/{RECORD}")):
+            try:
+                found.append(Installed(**json.loads(path.read_text())))
+            except (OSError, ValueError, TypeError):
+                continue
+        return found
+
+    def get(self, name: str) -> Installed:
+        for one in self.all():
+            if one.name == name:
+                return one
+        known = ", ".join(one.name for one in self.all()) or "none"
+        raise LookupError(f"{name} is not installed (installed: {known})")
+
+    def add(
+        self, requirement: str, *, name: str | None = None, executable: str | None = None
+    ) -> Installed:
+        """Install what pip calls `requirement` into an environment of its own."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = self.folder / f"environment-{new_id().hex}"
+        try:
+            package = _install(draft, requirement)
+            script = _choose_script(package, executable)
+            name = name or script
+            if not NAME.fullmatch(name):
+                raise ValueError(f"name {name!r} is not lower-case letters, digits, '.', '_', '-'")
+            path = str(draft / "bin" / script)
+            installed = Installed(
+                name=name,
+                requirement=requirement,
+                package=package["name"],
+                version=package["version"],
+                executable=path,
+                environment=str(draft),
+                about=_ask_about(path),
+            )
+            self._put(installed)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        return installed
+
+    def upgrade(self, name: str, requirement: str | None = None) -> Installed:
+        """Install the newest version beside the one in use, and use that from the next run on."""
+        old = self.get(name)
+        script = Path(old.executable).name
+        return self.add(requirement or old.requirement, name=name, executable=script)
+
+    def remove(self, name: str) -> None:
+        """Remove a program; what runs of it may fail."""
+        found = self.get(name)
+        shutil.rmtree(self.folder / name)
+        shutil.rmtree(found.environment, ignore_errors=True)
+
+    def _put(self, installed: Installed) -> None:
+        folder = self.folder / installed.name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        before = folder / "before.json"
+        record = folder / RECORD
+        if record.exists():
+            # The environment before the one in use may still be run from; older ones are not.
+            if before.exists():
+                older = json.loads(before.read_text())["environment"]
+                shutil.rmtree(older, ignore_errors=True)
+            os.replace(record, before)
+        draft = folder / f"{RECORD}.new"
+        draft.write_text(json.dumps(asdict(installed), indent=2))
+        os.replace(draft, record)
+
+
+def _install(environment: Path, requirement: str) -> dict[str, Any]:
+    """Make an environment with the package; return its name, version and scripts."""
+    python = environment / "bin" / "python"
+    if importlib.util.find_spec("pip"):
+        # Ours installs into the other one, which is then there in no time.
+        venv.create(environment, symlinks=True)
+        pip = [sys.executable, "-m", "pip", "--python", str(python)]
+    else:
+        venv.create(environment, with_pip=True, symlinks=True)
+        pip = [str(python), "-m", "pip"]
+    options = ["install", "--quiet", "--disable-pip-version-check", "--no-input"]
+    done = _run([*pip, *options, "--", *_words(requirement)], timeout=INSTALL_SECONDS)
+    if done.returncode:
+        raise ValueError(f"pip could not install {requirement}: {done.stderr.strip()[-1500:]}")
+    [name] = [
+        one
+        for one in json.loads(_run([str(python), "-c", LIST_DIRECT]).stdout)
+        if one not in ("pip", "setuptools", "wheel")
+    ]
+    listed = json.loads(_run([str(python), "-c", LIST_SCRIPTS, name]).stdout)
+    return {"name": name, **listed}
+
+
+def _words(requirement: str) -> list[str]:
+    if requirement.startswith("-"):
+        raise ValueError(f"{requirement!r} is an option, not a package")
+    return [requirement]
+
+
+def _choose_script(package: dict[str, Any], wanted: str | None) -> str:
+    """Return the script that runs the program."""
+    scripts: list[str] = package["scripts"]
+    likely = [wanted] if wanted else [package["name"].lower(), *_starting(scripts, "tap-")]
+    for script in likely:
+        if script in scripts:
+            return script
+    listed = ", ".join(scripts) or "none"
+    raise ValueError(f"which script of {package['name']} is it? It has: {listed}")
+
+
+def _starting(names: Iterable[str], prefix: str) -> list[str]:
+    return [name for name in names if name.startswith(prefix)]
+
+
+def _ask_about(executable: str) -> Any:
+    """Return what the program says about itself; None where it does not know how."""
+    try:
+        done = _run([executable, "--about", "--format=json"], timeout=ABOUT_SECONDS)
+        about = json.loads(done.stdout[done.stdout.index("{") :])
+    except (ValueError, OSError, subprocess.TimeoutExpired):
+        return None
+    return about if isinstance(about, dict) else None
+
+
+def _run(command: list[str], timeout: float = 120) -> "subprocess.CompletedProcess[str]":
+    own = ("SYNCLINE_", "PYTHON")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+    return subprocess.run(  # noqa: S603  (what the user asked to install)
+        command,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )

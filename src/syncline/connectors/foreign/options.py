@@ -1,0 +1,54 @@
+"""What a connection's config says to a foreign program, and to us about it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from syncline.connectors.foreign.specification import problems
+from syncline.errors import Permanent
+from syncline.model import Connection
+
+LARGEST_PAGE = 10_000
+KNOWN = {"settings", "streams", "page_size", "snapshots"}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The config, checked."""
+
+    settings: dict[str, Any]
+    streams: tuple[str, ...] = ()
+    page_size: int = 1000
+    snapshots: bool = False
+
+    def selects(self, stream: str) -> bool:
+        """Return whether a stream is wanted; without patterns the program decides."""
+        return not self.streams or any(fnmatchcase(stream, one) for one in self.streams)
+
+
+def read_options(
+    connection: Connection, schema: Any, also_known: frozenset[str] = frozenset()
+) -> Options:
+    """Return what the config says, or raise an error that names each field that is wrong."""
+    config = connection.config if isinstance(connection.config, Mapping) else {}
+    wrong = [f"config.{name} is unknown" for name in config.keys() - KNOWN - also_known]
+    settings, credentials = config.get("settings", {}), connection.credentials
+    if not isinstance(settings, dict):
+        wrong.append("config.settings is not an object")
+        settings = {}
+    if isinstance(credentials, Mapping):
+        settings = {**settings, **credentials}
+    streams, page_size = config.get("streams", []), config.get("page_size", 1000)
+    if not isinstance(streams, list) or not all(isinstance(one, str) and one for one in streams):
+        wrong.append("config.streams is not a list of names or patterns")
+        streams = []
+    if type(page_size) is not int or not 1 <= page_size <= LARGEST_PAGE:
+        wrong.append(f"config.page_size is not a number from 1 to {LARGEST_PAGE}")
+        page_size = 1000
+    if not isinstance(config.get("snapshots", False), bool):
+        wrong.append("config.snapshots is not true or false")
+    wrong += problems(settings, schema, "config.settings")
+    if wrong:
+        raise Permanent("; ".join(sorted(wrong)))
+    return Options(settings, tuple(streams), page_size, config.get("snapshots", False))

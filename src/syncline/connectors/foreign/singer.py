@@ -1,0 +1,180 @@
+"""Any Singer tap as a provider: its records as signals, its state as the cursor.
+
+Each tap that `syncline singer add` installed serves the provider of its own name.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from syncline.clock import host_time
+from syncline.connectors.foreign.catalog import Catalogs
+from syncline.connectors.foreign.environments import Installed, Shelf
+from syncline.connectors.foreign.host import redactor, run_folder, running, write_json
+from syncline.connectors.foreign.options import Options, read_options
+from syncline.connectors.foreign.pages import (
+    Gathering,
+    dedupe_key,
+    kind_of,
+    parse_line,
+    parse_time,
+)
+from syncline.connectors.foreign.specification import secret_values
+from syncline.errors import Permanent, Transient
+from syncline.model import Connection, Signal, SyncResult
+from syncline.sdk.connector import Connector
+
+SHELF = "singer"
+IDLE_SECONDS = 5.0
+DELETED_AT = "_sdc_deleted_at"
+TABLE_VERSION = "_sdc_table_version"
+
+
+def installed_taps(home: Path | None = None) -> list[Connector]:
+    """Return a connector for each tap that is installed here."""
+    shelf = Shelf(SHELF, home)
+    return [SingerTap(tap, shelf.folder) for tap in shelf.all()]
+
+
+class SingerTap(Connector):
+    """Syncs with one tap, run as a process for each sync.
+
+    Config: `settings`, the tap's own; `streams`, names or patterns of the streams to sync (default:
+    what the tap selects by itself); `page_size` (default 1000); `snapshots`. Credentials are laid
+    over the settings, in a file that only this user can read.
+    """
+
+    def __init__(self, tap: Installed, folder: Path) -> None:
+        self.provider = tap.name
+        self._tap = tap
+        self._folder = folder
+        self._catalogs = Catalogs(tap)
+
+    async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
+        options = read_options(connection, self._tap.settings_schema)
+        secret = secret_values(options.settings, self._tap.settings_schema)
+        redact = redactor(connection.credentials, secret)
+        page = Gathering(options.page_size)
+        translation = Translation(options, page)
+        with run_folder(self._folder) as folder:
+            config = write_json(folder / "config.json", options.settings)
+            command: list[str | Path] = [self._tap.executable, "--config", config]
+            catalog = await self._catalogs.chosen(options, folder, redact)
+            if catalog is not None:
+                option = self._catalogs.option
+                command += [option, write_json(folder / "catalog.json", catalog)]
+            if cursor is not None:
+                command += ["--state", write_json(folder / "state.json", cursor)]
+            async with running(command, folder=folder, redact=redact, name=self.provider) as tap:
+                while (line := await tap.next_line(IDLE_SECONDS)) != b"":
+                    if line is not None:
+                        translation.take(line)
+                    if page.is_ready:
+                        yield page.take()
+                failure = await tap.failure()
+                if not page.is_empty:
+                    yield page.take()  # also what a tap brought that failed in the end
+                if failure is not None:
+                    raise failure
+
+    async def discover(self, connection: Connection) -> dict[str, Any]:
+        """Return the tap's catalog for a connection's settings, as it stands."""
+        options = read_options(connection, self._tap.settings_schema)
+        redact = redactor(connection.credentials)
+        with run_folder(self._folder) as folder:
+            write_json(folder / "config.json", options.settings)
+            return await self._catalogs.discover(folder, redact)
+
+
+@dataclass(slots=True)
+class Described:
+    """What a SCHEMA message said of a stream."""
+
+    keys: list[str] = field(default_factory=list)
+    replication_key: str | None = None
+
+
+class Translation:
+    """Turns a tap's messages into signals and states, in their order."""
+
+    def __init__(self, options: Options, page: Gathering) -> None:
+        self._options = options
+        self._page = page
+        self._streams: dict[str, Described] = {}
+
+    def take(self, line: bytes) -> None:
+        """Take one line of the tap's output."""
+        if not line.strip():
+            return
+        message = parse_line(line)
+        if not isinstance(message, dict):
+            raise Transient(f"the tap wrote a line that is no message: {line[:100]!r}")
+        match message.get("type"):
+            case "RECORD":
+                self._take_record(message, len(line))
+            case "STATE":
+                self._page.keep_state(message.get("value"))
+            case "SCHEMA":
+                self._take_schema(message, len(line))
+            case "ACTIVATE_VERSION":
+                self._take_version(message)
+            case "BATCH":
+                raise Permanent("the tap writes batches to files: leave out its batch_config")
+
+    def _take_record(self, message: Mapping[str, Any], size_bytes: int) -> None:
+        stream, record = str(message.get("stream")), message.get("record")
+        if not isinstance(record, dict):
+            raise Transient(f"a record of {stream} is no object")
+        if not self._options.selects(stream):
+            return
+        described = self._streams.get(stream) or Described()
+        version = message.get("version")
+        if version is not None:
+            record = {**record, TABLE_VERSION: version}
+        is_deleted = bool(record.get(DELETED_AT))
+        kept_apart = version if self._options.snapshots else None
+        self._page.add(
+            Signal(
+                kind=kind_of(stream, "deleted" if is_deleted else ""),
+                occurred_at=self._time(record, described, message),
+                payload=record,
+                dedupe_key=dedupe_key(stream, described.keys, record, kept_apart),
+            ),
+            size_bytes,
+        )
+
+    def _time(self, record: Mapping[str, Any], described: Described, message: Any) -> Any:
+        """Return when it happened, as far as anybody knows."""
+        told = (
+            record.get(DELETED_AT),
+            record.get(described.replication_key or ""),
+            message.get("time_extracted"),
+            record.get("_sdc_extracted_at"),
+        )
+        return next((time for time in map(parse_time, told) if time), None) or host_time()
+
+    def _take_schema(self, message: Mapping[str, Any], size_bytes: int) -> None:
+        stream = str(message.get("stream"))
+        keys = [str(key) for key in message.get("key_properties") or ()]
+        bookmarks = [str(key) for key in message.get("bookmark_properties") or ()]
+        self._streams[stream] = Described(keys, bookmarks[0] if bookmarks else None)
+        if self._options.selects(stream):
+            schema = {
+                "stream": stream,
+                "schema": message.get("schema"),
+                "key_properties": keys,
+                "bookmark_properties": bookmarks,
+            }
+            self._tell(stream, "schema", schema, size_bytes)
+
+    def _take_version(self, message: Mapping[str, Any]) -> None:
+        stream = str(message.get("stream"))
+        if self._options.selects(stream):
+            version = {"stream": stream, "version": message.get("version")}
+            self._tell(stream, "version_activated", version, 0)
+
+    def _tell(self, stream: str, event: str, payload: dict[str, Any], size_bytes: int) -> None:
+        """Add a signal about a stream as a whole; the same news is stored once."""
+        key = dedupe_key(kind_of(stream, event), (), payload)
+        self._page.add(Signal(kind_of(stream, event), host_time(), payload, key), size_bytes)

@@ -1,0 +1,61 @@
+"""A fake tap, as a program that can be run, and a source for its records."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import fake_tap
+from support.processes import Fleet
+from syncline.connectors.foreign.environments import Installed
+from syncline.connectors.foreign.singer import SingerTap
+
+SourceWriter = Callable[[Iterable[dict[str, Any]]], Path]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installed:
+    """The fake tap, as if it had been installed."""
+    return install_fake(tmp_path)
+
+
+def install_fake(folder: Path) -> Installed:
+    program = folder / "tap-fake"
+    body = Path(fake_tap.__file__).read_text()
+    program.write_text(f"#!{sys.executable}\n{body}")
+    program.chmod(0o700)
+    return Installed(
+        name="tap-fake",
+        requirement="tap-fake",
+        package="tap-fake",
+        version="1.0",
+        executable=str(program),
+        environment=str(folder),
+        about=fake_tap.ABOUT,
+    )
+
+
+@pytest.fixture
+def tap(installed: Installed, tmp_path: Path) -> SingerTap:
+    return SingerTap(installed, tmp_path / "runs")
+
+
+@pytest.fixture
+def fleet(database_url: str, tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(database_url, tmp_path)
+    yield fleet
+    fleet.stop()
+    print(fleet.logs())  # shown when the test has failed
+
+
+@pytest.fixture
+def write_source(tmp_path: Path) -> SourceWriter:
+    def write(records: Iterable[dict[str, Any]]) -> Path:
+        path = tmp_path / "source.jsonl"
+        path.write_text("".join(json.dumps(one) + "\n" for one in records))
+        return path
+
+    return write

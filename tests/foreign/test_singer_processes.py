@@ -1,0 +1,136 @@
+"""Workers that are killed while their taps run, and taps that are installed by command."""
+
+import json
+import zipfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from foreign.conftest import SourceWriter
+from foreign.test_singer import is_alive, orders
+from support import fake_tap
+from support.processes import LEASE_SECONDS, Fleet, exit_code, until
+from syncline.cli.app import app
+from syncline.connectors.foreign.environments import Installed
+
+pytestmark = pytest.mark.process
+
+TOTAL = 60
+
+
+async def test_a_tap_whose_workers_are_killed_loses_and_doubles_nothing(
+    fleet: Fleet, installed: Installed, tmp_path: Path, write_source: SourceWriter
+) -> None:
+    """It dies with its worker, and the next one gives it the state of the last page."""
+    home = put_on_shelf(installed, tmp_path / "home")
+    notes = tmp_path / "notes"
+    settings = {"source": str(write_source(orders(range(TOTAL)))), "notes": str(notes)}
+    settings |= {"pause": 0.05, "state_every": 5}  # type: ignore[dict-item]
+    config = {"settings": settings, "streams": ["orders"], "page_size": 5}
+    job_id = await add_due_job(fleet, config)
+
+    for wanted in (10, 30):
+        worker = fleet.start_worker(home=home)
+        await until(lambda wanted=wanted: has_stored(fleet, wanted), within=20)  # type: ignore[misc]
+        worker.kill()
+        await exit_code(worker, within=5)
+        pid = json.loads(notes.read_text().splitlines()[-1])["pid"]
+        await until(lambda pid=pid: not is_alive(pid), what="the tap ends with its worker")  # type: ignore[misc]
+    fleet.start_worker(home=home)
+
+    await until(lambda: has_succeeded(fleet, job_id), within=LEASE_SECONDS + 20)
+    rows = await fleet.sql(
+        "SELECT (payload -> 'id')::int FROM syncline.signals WHERE kind = 'orders' ORDER BY id"
+    )
+    assert [row[0] for row in rows] == list(range(TOTAL))
+    starts = [json.loads(line)["argv"] for line in notes.read_text().splitlines()]
+    assert sum("--state" in argv for argv in starts) == 2
+
+
+def put_on_shelf(installed: Installed, home: Path) -> Path:
+    folder = home / "singer" / installed.name
+    folder.mkdir(parents=True)
+    (folder / "installed.json").write_text(json.dumps(asdict(installed)))
+    return home
+
+
+async def add_due_job(fleet: Fleet, config: Any) -> Any:
+    [row] = await fleet.sql(
+        """
+        WITH connection AS (
+            INSERT INTO syncline.connections (tenant_id, provider_slug, external_id, config)
+            VALUES ('acme', 'tap-fake', 'a', $1) RETURNING *
+        )
+        INSERT INTO syncline.sync_jobs (tenant_id, provider_slug, connection_id)
+        SELECT tenant_id, provider_slug, id FROM connection RETURNING id
+        """,
+        json.dumps(config),
+    )
+    return row["id"]
+
+
+async def has_stored(fleet: Fleet, wanted: int) -> bool:
+    return await fleet.count("signals", "kind = 'orders'") >= wanted
+
+
+async def has_succeeded(fleet: Fleet, job_id: Any) -> bool:
+    [row] = await fleet.sql("SELECT status FROM syncline.sync_jobs WHERE id = $1", job_id)
+    return bool(row["status"] == "succeeded")
+
+
+def test_a_tap_is_installed_shown_upgraded_and_removed_by_command(tmp_path: Path) -> None:
+    """Into an environment of its own, from which it is run."""
+    home, source = tmp_path / "home", tmp_path / "source.jsonl"
+    source.write_text("".join(json.dumps(one) + "\n" for one in orders(range(2))))
+    wheel = build_wheel(tmp_path, "1.0")
+
+    assert "It needs the settings: source" in syncline(home, "add", str(wheel))
+    [listed] = json.loads(syncline(home, "list", "--json"))
+    assert (listed["provider"], listed["version"]) == ("tap-fake", "1.0")
+    assert listed["executable"].startswith(str(home / "singer"))
+    assert "source" in syncline(home, "show", "tap-fake")
+    config = json.dumps({"settings": {"source": str(source)}, "streams": ["orders"]})
+    found = json.loads(syncline(home, "streams", "tap-fake", "--config", config, "--json"))
+    assert [(one["stream"], one["selected"]) for one in found] == [
+        ("orders", True),
+        ("people", False),
+    ]
+    refused = syncline(home, "streams", "tap-fake", "--config", "{}", code=1)
+    assert "config.settings.source is missing" in refused
+    assert "tap-fake" in syncline(home, "providers")
+
+    newer = build_wheel(tmp_path, "2.0")
+    assert "2.0" in syncline(home, "upgrade", "tap-fake", "--package", str(newer))
+    assert Path(listed["executable"]).exists()  # what runs now goes on with it
+    assert "removed" in syncline(home, "remove", "tap-fake")
+    assert json.loads(syncline(home, "list", "--json")) == []
+    assert "is not installed" in syncline(home, "remove", "tap-fake", code=1)
+
+
+def syncline(home: Path, command: str, *arguments: str, code: int = 0) -> str:
+    group = [] if command == "providers" else ["singer"]
+    environment = {"SYNCLINE_HOME": str(home)}
+    done = CliRunner().invoke(app, [*group, command, *arguments], env=environment)
+    assert done.exit_code == code, done.output
+    return done.output if code else done.stdout
+
+
+def build_wheel(folder: Path, version: str) -> Path:
+    """Write a wheel by hand, so that nothing has to be fetched."""
+    about = f"tap_fake-{version}.dist-info"
+    files = {
+        "tap_fake.py": Path(fake_tap.__file__).read_text(),
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: tap-fake\nVersion: {version}\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
+        f"{about}/entry_points.txt": "[console_scripts]\ntap-fake = tap_fake:main\n",
+    }
+    files[f"{about}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{about}/RECORD"])
+    wheel = folder / f"tap_fake-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return wheel
