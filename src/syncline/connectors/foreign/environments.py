@@ -24,6 +24,7 @@ NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,98}[a-z0-9])?")
 RECORD = "installed.json"
 ABOUT_SECONDS = 60
 INSTALL_SECONDS = 1800
+LAST_WITH_PKG_RESOURCES = "setuptools<81"
 LIST_SCRIPTS = """
 import importlib.metadata as metadata, json, re, sys
 wanted = re.sub(r"[-_.]+", "-", sys.argv[1]).lower()
@@ -106,7 +107,7 @@ class Shelf:
                 version=package["version"],
                 executable=path,
                 environment=str(draft),
-                about=_ask_about(path),
+                about=_ask_about(draft, path),
             )
             self._put(installed)
         except BaseException:
@@ -144,18 +145,10 @@ class Shelf:
 
 def _install(environment: Path, requirement: str) -> dict[str, Any]:
     """Make an environment with the package; return its name, version and scripts."""
+    # Our own pip installs into the other one, which is then there in no time.
+    venv.create(environment, with_pip=not importlib.util.find_spec("pip"), symlinks=True)
+    _pip_install(environment, requirement)
     python = environment / "bin" / "python"
-    if importlib.util.find_spec("pip"):
-        # Ours installs into the other one, which is then there in no time.
-        venv.create(environment, symlinks=True)
-        pip = [sys.executable, "-m", "pip", "--python", str(python)]
-    else:
-        venv.create(environment, with_pip=True, symlinks=True)
-        pip = [str(python), "-m", "pip"]
-    options = ["install", "--quiet", "--disable-pip-version-check", "--no-input"]
-    done = _run([*pip, *options, "--", *_words(requirement)], timeout=INSTALL_SECONDS)
-    if done.returncode:
-        raise ValueError(f"pip could not install {requirement}: {done.stderr.strip()[-1500:]}")
     [name] = [
         one
         for one in json.loads(_run([str(python), "-c", LIST_DIRECT]).stdout)
@@ -165,10 +158,16 @@ def _install(environment: Path, requirement: str) -> dict[str, Any]:
     return {"name": name, **listed}
 
 
-def _words(requirement: str) -> list[str]:
+def _pip_install(environment: Path, requirement: str) -> None:
     if requirement.startswith("-"):
         raise ValueError(f"{requirement!r} is an option, not a package")
-    return [requirement]
+    python = str(environment / "bin" / "python")
+    ours = importlib.util.find_spec("pip") is not None
+    pip = [sys.executable, "-m", "pip", "--python", python] if ours else [python, "-m", "pip"]
+    options = ["install", "--quiet", "--disable-pip-version-check", "--no-input", "--"]
+    done = _run([*pip, *options, requirement], timeout=INSTALL_SECONDS)
+    if done.returncode:
+        raise ValueError(f"pip could not install {requirement}: {done.stderr.strip()[-1500:]}")
 
 
 def _choose_script(package: dict[str, Any], wanted: str | None) -> str:
@@ -186,10 +185,15 @@ def _starting(names: Iterable[str], prefix: str) -> list[str]:
     return [name for name in names if name.startswith(prefix)]
 
 
-def _ask_about(executable: str) -> Any:
+def _ask_about(environment: Path, executable: str) -> Any:
     """Return what the program says about itself; None where it does not know how."""
+    asking = [executable, "--about", "--format=json"]
     try:
-        done = _run([executable, "--about", "--format=json"], timeout=ABOUT_SECONDS)
+        done = _run(asking, timeout=ABOUT_SECONDS)
+        if "No module named 'pkg_resources'" in done.stderr:
+            # Older programs expect what environments used to come with.
+            _pip_install(environment, LAST_WITH_PKG_RESOURCES)
+            done = _run(asking, timeout=ABOUT_SECONDS)
         about = json.loads(done.stdout[done.stdout.index("{") :])
     except (ValueError, OSError, subprocess.TimeoutExpired):
         return None
