@@ -65,7 +65,7 @@ class Counted(Connector):
 @asynccontextmanager
 async def running(engine: Engine, **roles: bool) -> AsyncIterator[None]:
     """Run the engine's loops, as a deployed worker does, and stop them in good order."""
-    loops = asyncio.create_task(engine.run(signals=False, **roles))
+    loops = asyncio.create_task(engine.run(**roles))
     try:
         yield
     finally:

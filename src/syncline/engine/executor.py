@@ -50,6 +50,7 @@ class Executor:
         self._is_traced = False
         self.attempts = 0
         self.on_room: Callable[[], None] = lambda: None
+        self.is_claiming = True
         self.runs = Runs(lambda run: self._lanes.take(run), lambda: self.on_room())
         self._lanes = Lanes(settler, self.runs.settled, telemetry)
         self._streams = Streams(pool, settings, clock, self.runs, telemetry)
@@ -61,18 +62,27 @@ class Executor:
         return min(most - self.runs.slots_taken, MOST_UNSETTLED * most - len(self.runs))
 
     async def step(self) -> timedelta:
-        """Fill the free slots, and return how long to wait unless a slot or a wake-up comes."""
-        wanted = min(self.free_slots, LARGEST_CLAIM)
-        claimed = await self.claim_and_start() if wanted else 0
-        look_again = 0 < wanted == claimed and self.free_slots
-        return timedelta(seconds=0 if look_again else self._settings.poll_interval_seconds)
+        """Fill the free slots, and return how long to wait unless a slot or a wake-up comes.
+
+        While more is due the next claim is sent before the jobs of the last one begin: the
+        database and this process then work at the same time.
+        """
+        self.is_claiming = True
+        is_more_due = True
+        while is_more_due and self.free_slots > 0 and self.is_claiming:
+            wanted = min(self.free_slots, LARGEST_CLAIM)
+            is_more_due = await self.claim_and_start() >= wanted
+        return timedelta(seconds=self._settings.poll_interval_seconds)
 
     async def claim_and_start(self) -> int:
         """Return how many due jobs were claimed and started, in their order."""
+        wanted = min(self.free_slots, LARGEST_CLAIM)
+        if wanted <= 0 or not self._connectors:
+            return 0
         self._lanes.gives_up = self.runs.is_draining = False
         self._is_traced = self._telemetry.is_traced()
         asked = monotonic()
-        claimed = await self._claim(min(self.free_slots, LARGEST_CLAIM))
+        claimed = await self._claim(wanted)
         for claim in claimed:
             self._start(claim, leased_since=asked)
         return len(claimed)
@@ -98,8 +108,6 @@ class Executor:
         return True
 
     async def _claim(self, limit: int) -> list[Claim]:
-        if limit <= 0 or not self._connectors:
-            return []
         for _ in range(LOST_RACES):
             try:
                 async with self._pool.statement() as tx:

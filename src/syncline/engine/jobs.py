@@ -12,15 +12,15 @@ from syncline.engine.desk import (
     check_times,
     get_job,
     lock_connection,
+    not_found,
 )
 from syncline.engine.pages import Listing, listing, read_token, token
 from syncline.errors import Conflict
-from syncline.model import ConnectionStatus, Job, JobStatus, JobType
+from syncline.model import Job, JobStatus, JobType
 from syncline.store import connections, requests
-from syncline.store.connections import LockedConnection
 from syncline.store.job_pages import JobFilter, place_of, read_page
-from syncline.store.jobs import FollowUp
 from syncline.store.pool import Transaction
+from syncline.store.requests import Request
 
 TRIGGER_PRIORITY = 10
 MAX_PRIORITY = 32_767
@@ -88,11 +88,10 @@ class Jobs(Desk):
                 f"priority is {priority!r}; it must be an integer within ±{MAX_PRIORITY}"
             )
 
-        async def change(tx: Transaction) -> Job:
-            locked = await lock_connection(tx, connection_id, tenant_id)
-            return await self._trigger(tx, locked, job_type, chosen, None)
-
-        return await self._change(change, once)
+        request = Request(connection_id, tenant_id, job_type, chosen)
+        if once is None:
+            return await self._pool.retrying(lambda tx: self._trigger(tx, request), alone=True)
+        return await self._change(lambda tx: self._trigger(tx, request), once)
 
     async def retry(
         self, job_id: UUID, *, tenant_id: str | None = None, once: Once[Job] | None = None
@@ -101,7 +100,7 @@ class Jobs(Desk):
 
         async def change(tx: Transaction) -> Job:
             found = await get_job(tx, job_id, tenant_id)
-            locked = await lock_connection(tx, found.connection_id, tenant_id)
+            await lock_connection(tx, found.connection_id, tenant_id)
             job = await get_job(tx, job_id, tenant_id)
             if job.status == JobStatus.QUEUED:
                 await requests.make_due(tx, job_id, now=await self._clock.now(tx))
@@ -110,7 +109,9 @@ class Jobs(Desk):
             if job.status not in (JobStatus.FAILED, JobStatus.CANCELLED):
                 raise Conflict(f"job {job_id} is {job.status}; there is nothing to retry")
             cursor = await requests.get_cursor(tx, job_id)
-            return await self._trigger(tx, locked, job.job_type, TRIGGER_PRIORITY, cursor)
+            return await self._trigger(
+                tx, Request(job.connection_id, None, job.job_type, TRIGGER_PRIORITY, cursor)
+            )
 
         return await self._change(change, once)
 
@@ -128,29 +129,15 @@ class Jobs(Desk):
 
         return await self._pool.retrying(change)
 
-    async def _trigger(
-        self,
-        tx: Transaction,
-        locked: LockedConnection,
-        job_type: str,
-        priority: int,
-        cursor: str | None,
-    ) -> Job:
-        if locked.status != ConnectionStatus.ACTIVE:
-            raise Conflict(f"connection {locked.id} is {locked.status}, not active")
-        job = FollowUp(
-            id=new_id(),
-            tenant_id=locked.tenant_id,
-            provider_slug=locked.provider_slug,
-            connection_id=locked.id,
-            job_type=job_type,
-            priority=priority,
-            cursor=cursor,
-            status=JobStatus.QUEUED,
+    async def _trigger(self, tx: Transaction, request: Request) -> Job:
+        status, job = await requests.trigger(
+            tx, request, new_id(), now=self._clock.instant(), channel=self._wakeup.channel
         )
-        triggered = await requests.trigger(tx, job, now=await self._clock.now(tx))
-        await self._wakeup.notify(tx)
-        return triggered
+        if status is None:
+            raise not_found("connection", request.connection_id)
+        if job is None:
+            raise Conflict(f"connection {request.connection_id} is {status}, not active")
+        return job
 
 
 def _check_listing(wanted: JobFilter) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -26,6 +27,7 @@ from syncline.telemetry import Telemetry
 CHECK_DATABASE_EVERY = timedelta(seconds=3)
 MEASURE_EVERY = timedelta(seconds=15)
 LONGEST_SILENCE_SECONDS = 30  # a loop that has not made a good step for so long is not beating
+SELDOM = (50_000, 20, 100)  # garbage is collected so many new objects, and passes, later
 KEEPING = {"renew", "watch", "beat"}  # these go on until the last job is settled
 
 
@@ -75,7 +77,7 @@ class Service:
 
     async def run(self, *, signals: bool, scheduler: bool, executor: bool) -> bool:
         """Run until a signal or `stop()`; return whether no row was left `running`."""
-        with self._signal_handlers() if signals else contextlib.nullcontext():
+        with self._owned_process() if signals else contextlib.nullcontext():
             self._presence.enter(scheduler=scheduler, executor=executor)
             self._loops = self._make_loops(scheduler=scheduler, executor=executor)
             tasks = {
@@ -213,6 +215,23 @@ class Service:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    @contextmanager
+    def _owned_process(self) -> Iterator[None]:
+        """Take the process for our own: its signals, and its garbage collector.
+
+        Thousands of short-lived objects a second set off collections that walk all the long-lived
+        ones in vain: a third of the processor time of an empty run.
+        """
+        thresholds = gc.get_threshold()
+        gc.freeze()
+        gc.set_threshold(*SELDOM)
+        try:
+            with self._signal_handlers():
+                yield
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.unfreeze()
 
     @contextmanager
     def _signal_handlers(self) -> Iterator[None]:

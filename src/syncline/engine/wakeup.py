@@ -24,6 +24,11 @@ class Wakeup:
         )
         self._heard: Callable[[], None] | None = None
 
+    @property
+    def channel(self) -> str | None:
+        """Where to notify, for a statement that does so itself."""
+        return self._channel if self.is_on else None
+
     async def notify(self, tx: Transaction) -> None:
         """Tell the workers, once this transaction commits, that something may be due."""
         if self.is_on:

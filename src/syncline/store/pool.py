@@ -190,11 +190,17 @@ class Pool:
             await self._check_once(tx)
             yield tx
 
-    async def retrying(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Return what the work does in a transaction, tried again while its errors are passing."""
+    async def retrying(
+        self, work: Callable[[Transaction], Awaitable[T]], *, alone: bool = False
+    ) -> T:
+        """Return what the work does in a transaction, tried again while its errors are passing.
+
+        Work of one statement does without BEGIN and COMMIT: `alone`.
+        """
+        lend = self.statement if alone else self.transaction
         for tries_left in reversed(range(TRIES)):
             try:
-                async with self.transaction() as tx:
+                async with lend() as tx:
                     return await work(tx)
             except Exception as error:
                 if not tries_left or not is_passing(error):
@@ -227,7 +233,9 @@ class Pool:
         pool = self._pool  # which may be closed while the connection is lent
         if pool is None:
             raise RuntimeError("the engine is not open: use `async with Engine(...)`")
-        connection = await pool.acquire(timeout=COMMAND_TIMEOUT_SECONDS)
+        async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
+            # The pool's own limit would take a task of its own, behind all that are waiting.
+            connection = await pool.acquire()
         try:
             yield connection
         except BaseException as error:
