@@ -37,7 +37,7 @@ def git_server(tmp_path: Path) -> type[GitServer]:
 
 @pytest.fixture
 def http_address(git_server: type[GitServer], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "*")
     with ThreadingHTTPServer(("127.0.0.1", 0), git_server) as server:
         thread = Thread(target=partial(server.serve_forever, poll_interval=0.02))
         thread.start()

@@ -15,8 +15,11 @@ import pytest
 
 from support.repositories import GitServer, Repo, connect, follow, kinds, subjects
 from syncline.connectors.git import GitCommits
-from syncline.connectors.git_origin import find_origin
+from syncline.connectors.git_origin import Origin, find_origin
+from syncline.connectors.git_program import Git
 from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
+from syncline.http import HttpEnvironment
+from syncline.http.auth import basic
 from syncline.testing.checks import Subject
 from syncline.testing.conformance import ConnectorConformance
 
@@ -147,7 +150,7 @@ def contents_of(folder: Path) -> bytes:
 async def test_a_server_of_plain_files_is_read_too(
     repo: Repo, connector: GitCommits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "*")
     for number in range(3):
         repo.commit(f"change {number}")
     repo.git("clone", "--quiet", "--bare", str(repo.folder), str(tmp_path / "site.git"))
@@ -183,20 +186,43 @@ async def test_addresses_that_are_not_public_are_refused_by_default(
         await GitCommits(tmp_path / "cache").sync(connect(url), None)
 
 
-async def test_a_public_address_is_pinned_and_redirects_are_not_followed() -> None:
-    origin = await find_origin("https://93.184.215.14/x.git", {"token": "t"}, allow_private=False)
+async def two_addresses(host: str, port: int) -> list[str]:
+    return ["93.184.215.14", "2606:2800:21f:cb07::1"]
 
-    assert origin.url == "https://93.184.215.14/x.git"
-    assert dict(origin.settings).keys() == {
-        "http.curloptResolve",
-        "http.followRedirects",
-        "http.https://93.184.215.14/.extraHeader",
-    }
+
+async def test_a_public_address_is_pinned_and_redirects_are_not_followed() -> None:
+    environment = HttpEnvironment(resolve=two_addresses)
+
+    origin = await find_origin("https://repo.example/x.git", {"token": "t"}, environment)
+
+    assert origin == Origin(
+        "https://repo.example/x.git",
+        (
+            ("http.curloptResolve", "repo.example:443:93.184.215.14,[2606:2800:21f:cb07::1]"),
+            ("http.followRedirects", "false"),
+            (
+                "http.https://repo.example/.extraHeader",
+                "authorization: " + basic("x-access-token", "t"),
+            ),
+        ),
+    )
+
+
+async def test_git_goes_where_it_is_pinned(repo: Repo, http_address: str, tmp_path: Path) -> None:
+    head = repo.commit("one")
+    host, _, port = http_address.partition(":")
+    git = Git(repo.folder / ".git", (("http.curloptResolve", f"repo.example:{port}:{host}"),))
+
+    found = await git("ls-remote", f"http://repo.example:{port}/repo/.git", protocols=["http"])
+
+    assert found.startswith(head)
 
 
 async def test_credentials_do_not_go_in_the_open() -> None:
+    environment = HttpEnvironment(resolve=two_addresses)
+
     with pytest.raises(Permanent, match="must be https"):
-        await find_origin("http://93.184.215.14/x.git", {"token": "t"}, allow_private=False)
+        await find_origin("http://repo.example/x.git", {"token": "t"}, environment)
 
 
 class TestConformance(ConnectorConformance):

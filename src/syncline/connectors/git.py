@@ -61,9 +61,7 @@ class GitCommits(Connector):
         url = config.url
         if "://" not in url and not re.match("[^/]+:", url):
             return open_folder(url)
-        environment = self.http_environment
-        allowed = environment is not None and environment.allow_private
-        origin = await find_origin(url, connection.credentials, allow_private=allowed)
+        origin = await find_origin(url, connection.credentials, self.http_environment)
         name = hashlib.sha256(f"{url} {config.ref}".encode()).hexdigest()[:32]
         mirror = Mirror(self._mirrors / name, origin, self._pace)
         await mirror.make()

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from syncline.errors import Permanent
 from syncline.http.addresses import SCHEMES, is_public, refusal
 from syncline.http.auth import authentication_from
+
+if TYPE_CHECKING:
+    from syncline.http import HttpEnvironment
 
 DEFAULT_USER = "x-access-token"  # what a token's name is to most hosts of repositories
 PORTS = SCHEMES | {"git": 9418, "ssh": 22}
@@ -20,8 +23,10 @@ class Origin(NamedTuple):
     settings: tuple[tuple[str, str], ...] = ()
 
 
-async def find_origin(url: str, credentials: Any, *, allow_private: bool) -> Origin:
-    """Return where to fetch from, or refuse an address that is not for everybody's eyes."""
+async def find_origin(
+    url: str, credentials: Any, environment: "HttpEnvironment | None" = None
+) -> Origin:
+    """Return where to fetch from, or refuse an address that must not be reached."""
     try:
         parts = urlsplit(url if "://" in url else re.sub(r"^([^/]*?):", r"ssh://\1/", url))
         host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
@@ -29,7 +34,8 @@ async def find_origin(url: str, credentials: Any, *, allow_private: bool) -> Ori
         raise Permanent("config.url: the address cannot be read") from None
     if parts.scheme == "file" or not host:
         return Origin(url)
-    settings = [] if allow_private else await _public(host, port, parts.scheme)
+    allow_private = environment is not None and environment.allow_private
+    settings = [] if allow_private else await _public(host, port, parts.scheme, environment)
     if parts.scheme not in SCHEMES:
         return Origin(url, tuple(settings))
     headers = _headers(parts, credentials)
@@ -41,18 +47,22 @@ async def find_origin(url: str, credentials: Any, *, allow_private: bool) -> Ori
     return Origin(bare.geturl(), tuple(settings))
 
 
-async def _public(host: str, port: int, scheme: str) -> list[tuple[str, str]]:
-    """Return the settings that hold git to addresses that were looked at."""
+async def _public(
+    host: str, port: int, scheme: str, environment: "HttpEnvironment | None"
+) -> list[tuple[str, str]]:
+    """Return the settings that hold git to the addresses that were looked at."""
     from syncline.http.transport import resolve  # it takes a tenth of a second to import
 
-    addresses = await resolve(host, port)
+    ask = environment.resolve if environment and environment.resolve else resolve
+    addresses = await ask(host, port)
     for address in addresses:
         if not is_public(address):
             raise refusal(host, address)
-    if not addresses or scheme not in SCHEMES:
+    if scheme not in SCHEMES:
         return []
+    found = ",".join(f"[{address}]" if ":" in address else address for address in addresses)
     return [
-        ("http.curloptResolve", f"{host}:{port}:{','.join(addresses)}"),
+        ("http.curloptResolve", f"{host}:{port}:{found}"),
         ("http.followRedirects", "false"),  # they could lead anywhere
     ]
 
