@@ -19,8 +19,27 @@ MUTATIONS = (
         "the fence",
         "a settle does not present its lease",
         "store/jobs.py",
-        (("WHERE j.id = closing.id AND j.lease_token = closing.token", "WHERE j.id = closing.id"),),
+        (
+            (
+                "WHERE j.id = closing.id AND j.lease_token = closing.token\n RETURNING",
+                "WHERE j.id = closing.id\n RETURNING",
+            ),
+        ),
         ("tests/store/test_settle_races.py", "tests/scenarios/test_leases.py"),
+    ),
+    Mutation(
+        "the fence of an empty run",
+        "it closes its job without presenting its lease",
+        "store/jobs.py",
+        (("AND j.lease_token = closing.token AND j.again_priority", "AND j.again_priority"),),
+        ("tests/engine/test_empty_runs.py",),
+    ),
+    Mutation(
+        "the mark of an empty run",
+        "it closes its job without queueing the one more that was asked for",
+        "store/jobs.py",
+        (("= closing.token AND j.again_priority IS NULL", "= closing.token"),),
+        ("tests/engine/test_empty_runs.py",),
     ),
     Mutation(
         "the dedupe key",

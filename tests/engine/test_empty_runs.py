@@ -1,0 +1,105 @@
+"""Runs that bring nothing, the most common of all: their jobs end, and nothing else is touched.
+
+All of these connections have run before; the first run of a new one leaves its time behind.
+"""
+
+import asyncio
+import gc
+
+import asyncpg
+import pytest
+
+from support.fakes import HeldRun, eventually
+from support.world import World, at
+from syncline import Connection, SyncResult
+
+ROW = "SELECT xmin, c.* FROM {schema}.connections c"
+HAS_RUN = "UPDATE {schema}.connections SET last_finished_at = '2025-01-01 11:30Z'"
+OLDER = at("11:30")
+
+
+async def seasoned(world: World) -> Connection:
+    connection = await world.connection()
+    await world.sql(HAS_RUN)
+    return connection
+
+
+async def test_an_empty_run_leaves_its_connection_alone(world: World) -> None:
+    connection = await seasoned(world)
+    job_id = await world.job(connection, attempts=2, retry_after=OLDER, lapses=1)
+    before = await world.sql(ROW)
+    world.script(SyncResult())
+
+    await world.run_due()
+
+    job = await world.get_job(job_id)
+    assert (job.status, job.finished_at, job.attempts) == ("succeeded", at("12:00"), 2)
+    assert (job.retry_after, job.error) == (None, None)
+    assert await world.sql(ROW) == before
+
+
+async def test_an_empty_run_whose_lease_is_lost_closes_nothing(world: World) -> None:
+    connection = await seasoned(world)
+    job_id = await world.job(connection)
+
+    async with world.during_run(SyncResult()) as run_of_a:
+        world.clock.advance(seconds=31)
+        async with world.during_run(SyncResult()):
+            before = await world.get_job(job_id)
+            await run_of_a.finish()
+
+            assert await world.get_job(job_id) == before
+
+
+async def test_an_empty_run_that_was_marked_is_followed_by_one_more(world: World) -> None:
+    connection = await seasoned(world)
+    await world.job(connection)
+
+    async with world.during_run(SyncResult()):
+        await world.engine.trigger(connection.id)
+
+    assert (await world.pending(connection)).priority == 10
+
+
+async def test_an_empty_run_ahead_of_its_slot_has_its_connection_looked_at(world: World) -> None:
+    connection = await seasoned(world)
+    await world.sql("UPDATE {schema}.connections SET look_at = '2025-01-01 13:00Z'")
+    await world.job(connection, slot_at=at("12:10"))
+    world.script(SyncResult())
+
+    await world.run_due()
+
+    [row] = await world.sql("SELECT look_at FROM {schema}.connections")
+    assert row["look_at"].year == 1970
+
+
+@pytest.mark.engine(executor={"concurrency": 1})
+async def test_a_slot_is_free_once_its_connector_has_ended(world: World) -> None:
+    """Somebody's lock holds up the settling of one connection, and no other's run."""
+    held, other = await world.connection(), await world.connection()
+    await world.job(held, scheduled_at=at("11:00"))
+    await world.job(other, scheduled_at=at("11:30"))
+    run_of_other = HeldRun(SyncResult())
+    world.script(SyncResult(next_cursor=1), run_of_other)
+    session = await asyncpg.connect(world.url)
+    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+
+    async with session.transaction():
+        await session.execute("SELECT FROM syncline.connections WHERE id = $1 FOR UPDATE", held.id)
+        await eventually(run_of_other.started.is_set)
+    run_of_other.let_go.set()
+    world.engine.stop()
+
+    assert await running
+    await session.close()
+
+
+async def test_a_process_of_its_own_collects_garbage_seldom_while_it_runs(world: World) -> None:
+    before = gc.get_threshold()
+    running = asyncio.create_task(world.engine.run())
+    await eventually(lambda: gc.get_threshold() != before)
+
+    assert gc.get_freeze_count() > 0
+    world.engine.stop()
+    await running
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
