@@ -53,7 +53,8 @@ INSERT INTO syncline.signals (id, tenant_id, provider_slug, connection_id, kind,
 SELECT pg_temp.id(4, n), 'tenant ' || c % {tenants}, 'provider ' || c % {providers},
        pg_temp.id(1, c), 'kind ' || n % {kinds}, now() - ({signals} - n) / 100 * interval '10 ms',
        '{{"title": "something happened here", "number": 7}}', n::text
-  FROM generate_series({first}, {last}) n, LATERAL (SELECT n::bigint * 7919 % {connections} + 1 AS c) x
+  FROM generate_series({first}, {last}) n,
+       LATERAL (SELECT n::bigint * 7919 % {connections} + 1 AS c) x
 """
 
 
