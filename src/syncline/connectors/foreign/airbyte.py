@@ -1,0 +1,210 @@
+"""Low-code Airbyte manifests, run by airbyte-cdk as a process of its own.
+
+The provider `airbyte` is there where `source-declarative-manifest` is: beside this interpreter
+(`pip install 'syncline[airbyte]'`) or on the PATH, in whatever environment that leads to.
+"""
+
+import hashlib
+import json
+import logging
+import shutil
+import sys
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from syncline.clock import host_time
+from syncline.connectors.foreign.host import (
+    LOG,
+    Redact,
+    redactor,
+    run_folder,
+    running,
+    write_json,
+)
+from syncline.connectors.foreign.options import Options, read_options
+from syncline.connectors.foreign.pages import (
+    Gathering,
+    dedupe_key,
+    kind_of,
+    parse_line,
+    parse_time,
+)
+from syncline.connectors.foreign.specification import secret_values
+from syncline.errors import Permanent, SyncError, Transient
+from syncline.model import Connection, Signal, SyncResult
+from syncline.sdk.connector import Connector
+from syncline.store.embedded.home import resolve_home
+
+PROGRAM = "source-declarative-manifest"
+IDLE_SECONDS = 5.0
+MOST_CATALOGS = 50
+
+
+def installed_airbyte() -> list[Connector]:
+    """Return the connector, if the program that runs manifests is there."""
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which(PROGRAM, path=beside) or shutil.which(PROGRAM)
+    return [AirbyteManifest(found, resolve_home() / "airbyte")] if found else []
+
+
+class AirbyteManifest(Connector):
+    """Syncs by a manifest.
+
+    Config: `manifest`, an object; `settings`, what its spec asks for; `streams`, names or patterns
+    (default: all); `page_size` (default 1000). Credentials are laid over the settings.
+    """
+
+    provider = "airbyte"
+
+    def __init__(self, executable: str, folder: Path) -> None:
+        self._executable = executable
+        self._folder = folder
+        self._catalogs: dict[str, list[dict[str, Any]]] = {}
+
+    async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
+        manifest = _manifest_of(connection)
+        spec = (manifest.get("spec") or {}).get("connection_specification")
+        options = read_options(connection, spec, frozenset({"manifest"}))
+        redact = redactor(connection.credentials, secret_values(options.settings, spec))
+        with run_folder(self._folder) as folder:
+            write_json(folder / "config.json", options.settings)
+            write_json(folder / "manifest.json", manifest)
+            streams = await self._wanted_streams(manifest, options, folder, redact)
+            write_json(folder / "catalog.json", _configured(streams))
+            page = Gathering(options.page_size)
+            translation = Translation(streams, page, cursor, redact)
+            write_json(folder / "state.json", translation.states)
+            more = ("--catalog", folder / "catalog.json", "--state", folder / "state.json")
+            command = self._command("read", folder, *more)
+            async with running(command, folder=folder, redact=redact, name="airbyte") as source:
+                while (line := await source.next_line(IDLE_SECONDS)) != b"":
+                    if line is not None:
+                        translation.take(line)
+                    if page.is_ready:
+                        yield page.take()
+                failure = await source.failure()
+                if not page.is_empty:
+                    yield page.take()
+                if failure := translation.failure or failure:
+                    raise failure
+
+    async def _wanted_streams(
+        self, manifest: Any, options: Options, folder: Path, redact: Redact
+    ) -> list[dict[str, Any]]:
+        """Return the streams that the manifest leads to and the connection wants."""
+        known = json.dumps([manifest, options.settings], sort_keys=True)
+        key = hashlib.sha256(known.encode()).hexdigest()
+        if key not in self._catalogs:
+            if len(self._catalogs) >= MOST_CATALOGS:
+                self._catalogs.clear()
+            self._catalogs[key] = await self._discover(folder, redact)
+        streams = self._catalogs[key]
+        wanted = [one for one in streams if options.selects(str(one.get("name")))]
+        if not wanted:
+            names = ", ".join(str(one.get("name")) for one in streams)
+            raise Permanent(f"config.streams selects none of: {names}")
+        return wanted
+
+    async def _discover(self, folder: Path, redact: Redact) -> list[dict[str, Any]]:
+        translation = Translation([], Gathering(1), None, redact)
+        command = self._command("discover", folder)
+        async with running(command, folder=folder, redact=redact, name="airbyte") as source:
+            while line := await source.next_line(120.0):
+                translation.take(line)
+            failure = translation.failure or await source.failure()
+        if failure is not None:
+            raise failure
+        if translation.catalog is None:
+            raise Transient("the manifest's streams were not told")
+        return translation.catalog
+
+    def _command(self, verb: str, folder: Path, *more: str | Path) -> list[str | Path]:
+        config, manifest = folder / "config.json", folder / "manifest.json"
+        return [self._executable, verb, "--config", config, "--manifest-path", manifest, *more]
+
+
+def _manifest_of(connection: Connection) -> dict[str, Any]:
+    config = connection.config
+    manifest = config.get("manifest") if isinstance(config, Mapping) else None
+    if not isinstance(manifest, dict):
+        raise Permanent("config.manifest is not an object")
+    return manifest
+
+
+def _configured(streams: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the catalog to read: by increments wherever a stream can."""
+    configured = []
+    for stream in streams:
+        modes = stream.get("supported_sync_modes") or []
+        mode = "incremental" if "incremental" in modes else "full_refresh"
+        configured.append({"stream": stream, "sync_mode": mode, "destination_sync_mode": "append"})
+    return {"streams": configured}
+
+
+class Translation:
+    """Turns messages of the Airbyte protocol into signals and states, in their order."""
+
+    def __init__(
+        self, streams: list[dict[str, Any]], page: Gathering, cursor: Any, redact: Redact
+    ) -> None:
+        self._streams = {str(one.get("name")): one for one in streams}
+        self._page = page
+        self._redact = redact
+        given = cursor.get("streams") if isinstance(cursor, dict) else None
+        self._states: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+        self.catalog: list[dict[str, Any]] | None = None
+        self.failure: SyncError | None = None
+
+    @property
+    def states(self) -> list[Any]:
+        """The states as the program takes them."""
+        return [{"type": "STREAM", "stream": state} for state in self._states.values()]
+
+    def take(self, line: bytes) -> None:
+        """Take one line of the program's output; what is no message is its log."""
+        message = parse_line(line)
+        match message.get("type") if isinstance(message, dict) else None:
+            case "RECORD":
+                self._take_record(message["record"], len(line))
+            case "STATE":
+                self._take_state(message["state"])
+            case "CATALOG":
+                self.catalog = list(message["catalog"]["streams"])
+            case "TRACE" if message["trace"].get("type") == "ERROR":
+                self._take_error(message["trace"].get("error") or {})
+            case "LOG":
+                level = logging.getLevelNamesMapping().get(str(message["log"].get("level")), 20)
+                LOG.log(level, "airbyte: %s", self._redact(str(message["log"].get("message"))))
+            case "TRACE" | "CONTROL" | "SPEC" | "CONNECTION_STATUS":
+                pass
+            case _:
+                LOG.info("airbyte: %s", self._redact(line.decode(errors="replace").strip()[:2000]))
+
+    def _take_record(self, message: Mapping[str, Any], size_bytes: int) -> None:
+        stream, record = str(message["stream"]), message["data"]
+        described = self._streams.get(stream, {})
+        keys = [str(path[-1]) for path in described.get("source_defined_primary_key") or () if path]
+        cursor_field = described.get("default_cursor_field") or [""]
+        emitted = message.get("emitted_at")
+        told = datetime.fromtimestamp(emitted / 1000, UTC) if emitted else host_time()
+        self._page.add(
+            Signal(
+                kind=kind_of(stream),
+                occurred_at=parse_time(record.get(cursor_field[-1])) or told,
+                payload=record,
+                dedupe_key=dedupe_key(stream, keys, record),
+            ),
+            size_bytes,
+        )
+
+    def _take_state(self, message: Mapping[str, Any]) -> None:
+        stream = message.get("stream")
+        if isinstance(stream, dict):
+            self._states[str((stream.get("stream_descriptor") or {}).get("name"))] = stream
+            self._page.keep_state({"streams": dict(self._states)})
+
+    def _take_error(self, error: Mapping[str, Any]) -> None:
+        kind = Permanent if error.get("failure_type") == "config_error" else Transient
+        self.failure = self.failure or kind(self._redact(str(error.get("message")))[:1500])

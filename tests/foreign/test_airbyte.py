@@ -1,0 +1,100 @@
+"""Airbyte manifests: a small program that speaks the protocol stands for the real one."""
+
+import sys
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from syncline import Connection, Permanent, SyncResult
+from syncline.connectors.foreign.airbyte import AirbyteManifest
+
+MANIFEST = {
+    "spec": {"connection_specification": {"required": ["records"], "type": "object"}},
+    "streams": [],
+}
+PROGRAM = """
+import json, sys
+from pathlib import Path
+options = dict(zip(sys.argv[2::2], sys.argv[3::2]))
+config = json.loads(Path(options["--config"]).read_text())
+def write(**message): print(json.dumps(message), flush=True)
+write(type="LOG", log={"level": "INFO", "message": "begins"})
+if sys.argv[1] == "discover":
+    orders = {"name": "orders", "supported_sync_modes": ["full_refresh", "incremental"],
+              "default_cursor_field": ["updated"], "source_defined_primary_key": [["id"]]}
+    write(type="CATALOG", catalog={"streams": [orders, {"name": "people"}]})
+    sys.exit()
+[state, *_] = json.loads(Path(options["--state"]).read_text()) or [None]
+after = state["stream"]["stream_state"]["after"] if state else 0
+for stream in json.loads(Path(options["--catalog"]).read_text())["streams"]:
+    name = stream["stream"]["name"]
+    for n in range(after, config["records"]):
+        record = {"id": n, "updated": f"2025-01-01T00:00:{n:02}Z"}
+        write(type="RECORD", record={"stream": name, "data": record, "emitted_at": 1735689600000})
+    last = {"stream_descriptor": {"name": name}, "stream_state": {"after": config["records"]}}
+    write(type="STATE", state={"type": "STREAM", "stream": last})
+if "error" in config:
+    write(type="TRACE", trace={"type": "ERROR", "error": config["error"]})
+    sys.exit(1)
+"""
+
+
+@pytest.fixture
+def airbyte(tmp_path: Path) -> AirbyteManifest:
+    program = tmp_path / "program"
+    program.write_text(f"#!{sys.executable}\n{PROGRAM}")
+    program.chmod(0o700)
+    return AirbyteManifest(str(program), tmp_path / "runs")
+
+
+def connection(**config: Any) -> Connection:
+    return Connection(uuid4(), "acme", "airbyte", "a", status="active", config=config, metadata={})
+
+
+async def pages_of(airbyte: AirbyteManifest, cursor: Any = None, **config: Any) -> list[SyncResult]:
+    return [page async for page in airbyte.sync(connection(**config), cursor)]
+
+
+async def test_a_manifest_delivers_what_is_new_since_its_state(airbyte: AirbyteManifest) -> None:
+    config = {"manifest": MANIFEST, "streams": ["orders"], "page_size": 2}
+
+    pages = await pages_of(airbyte, settings={"records": 5}, **config)
+    assert [[one.payload["id"] for one in page.signals] for page in pages] == [[0, 1], [2, 3], [4]]
+    [first, *_] = pages[0].signals
+    assert (first.kind, first.occurred_at.isoformat()) == ("orders", "2025-01-01T00:00:00+00:00")
+    assert [page.next_cursor is None for page in pages] == [True, True, False]
+
+    cursor = pages[-1].next_cursor
+    [page] = await pages_of(airbyte, cursor, settings={"records": 6}, **config)
+    assert [one.payload["id"] for one in page.signals] == [5]
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({}, "config.manifest is not an object"),
+        ({"manifest": MANIFEST}, "config.settings.records is missing"),
+        (
+            {"manifest": MANIFEST, "settings": {"records": 1}, "streams": ["x"]},
+            "selects none of: orders, people",
+        ),
+        (
+            {
+                "manifest": MANIFEST,
+                "settings": {
+                    "records": 1,
+                    "error": {"failure_type": "config_error", "message": "wrong key"},
+                },
+            },
+            "wrong key",
+        ),
+    ],
+    ids=["manifest", "settings", "streams", "told by the program"],
+)
+async def test_a_config_that_does_not_fit_is_told(
+    airbyte: AirbyteManifest, config: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(Permanent, match=told):
+        await pages_of(airbyte, **config)
