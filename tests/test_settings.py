@@ -17,6 +17,7 @@ DEFAULTS: dict[str, Any] = {
     "portable": False,
     "pgbouncer": False,
     "listen_url": None,
+    "secret_keys": None,
     "pool_size": 10,
     "connectors": [],
     "scheduler.tick_interval_seconds": 60,

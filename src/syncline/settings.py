@@ -29,7 +29,6 @@ from syncline.policy.backoff import Backoff
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS, ScheduleRules
 from syncline.redaction import mask_secrets
 from syncline.sdk.page import PageLimits
-from syncline.settings_checks import Component
 from syncline.settings_http import HttpSettings
 
 TOML_FILE = "syncline.toml"
@@ -38,7 +37,7 @@ SchemaName = Annotated[str, AfterValidator(checks.check_schema)]
 ModuleNames = Annotated[list[str], NoDecode, BeforeValidator(checks.split_names)]
 
 
-class SchedulerSettings(Component):
+class SchedulerSettings(checks.Component):
     """When connections run."""
 
     tick_interval_seconds: float = Field(60, ge=1, le=300, description="Time between two ticks.")
@@ -95,7 +94,7 @@ class SchedulerSettings(Component):
         )
 
 
-class ExecutorSettings(Component):
+class ExecutorSettings(checks.Component):
     """How jobs run."""
 
     concurrency: int = Field(50, ge=1, le=10_000, description="Jobs this process runs at once.")
@@ -132,7 +131,7 @@ class ExecutorSettings(Component):
         )
 
 
-class ProviderRateLimit(Component):
+class ProviderRateLimit(checks.Component):
     """What differs for one provider; the rest is inherited."""
 
     base_seconds: float | None = Field(None, gt=0, le=86_400)
@@ -140,7 +139,7 @@ class ProviderRateLimit(Component):
     jitter_factor: float | None = Field(None, ge=0, le=10)
 
 
-class RateLimitSettings(Component):
+class RateLimitSettings(checks.Component):
     """How long failed jobs wait."""
 
     base_seconds: float = Field(5, gt=0, le=86_400, description="Wait after the first failure.")
@@ -159,7 +158,7 @@ class RateLimitSettings(Component):
         )
 
 
-class ApiSettings(Component):
+class ApiSettings(checks.Component):
     """Where health, metrics and the page are served."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to bind.")
@@ -169,14 +168,14 @@ class ApiSettings(Component):
     )
 
 
-class RetentionSettings(Component):
+class RetentionSettings(checks.Component):
     """How long finished work is kept."""
 
     jobs_days: int | None = Field(14, ge=1, description="Days that finished jobs are kept.")
     signals_days: int | None = Field(None, ge=1, description="Days that signals are kept.")
 
 
-class TelemetrySettings(Component):
+class TelemetrySettings(checks.Component):
     """What is told to the outside."""
 
     tenant_label: bool = Field(True, description="Whether metrics carry `tenant_id`.")
@@ -215,6 +214,7 @@ class Settings(BaseSettings):
     portable: bool = Field(False, description="Leave out every optional Postgres feature.")
     pgbouncer: bool = Field(False, description="The URL leads to a pooler in transaction mode.")
     listen_url: str | None = Field(None, description="Direct address for LISTEN beside a pooler.")
+    secret_keys: checks.Secret = Field(None, description="Keys that credentials are under.")
     pool_size: int = Field(10, ge=2, le=500, description="Database connections of this process.")
     connectors: ModuleNames = Field(default_factory=list, description="Modules with connectors.")
 

@@ -4,9 +4,9 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterable
-from typing import Any, NoReturn, get_args
+from typing import Annotated, Any, NoReturn, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -49,6 +49,14 @@ def split_names(names: Any) -> Any:
     if isinstance(names, str):
         return [part.strip() for part in names.split(",") if part.strip()]
     return names
+
+
+def as_secret(value: Any) -> Any:
+    """Return a secret whatever was given, so that no complaint about its type can quote it."""
+    return value if value is None or isinstance(value, SecretStr) else SecretStr(str(value))
+
+
+Secret = Annotated[SecretStr | None, BeforeValidator(as_secret)]
 
 
 def refuse_unknown_components(names: Iterable[str], settings: type[BaseModel]) -> None:

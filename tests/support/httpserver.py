@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +44,7 @@ def json_reply(value: Any, status: int = 200, **headers: str) -> Reply:
     return Reply(status, json.dumps(value).encode(), {"content-type": "application/json", **named})
 
 
-Answer = Callable[[Seen], Reply]
+Answer = Callable[[Seen], Reply | Awaitable[Reply]]
 
 
 class HttpServer:
@@ -61,7 +61,7 @@ class HttpServer:
     def url(self) -> str:
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
-    def reply(self, seen: Seen) -> Reply:
+    def reply(self, seen: Seen) -> Reply | Awaitable[Reply]:
         return self._answer(seen) if callable(self._answer) else self._left.pop(0)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -72,7 +72,8 @@ class HttpServer:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while (seen := await _read(reader)) is not None:
                 self.seen.append(seen)
-                await _write(writer, self.reply(seen))
+                reply = self.reply(seen)
+                await _write(writer, await reply if isinstance(reply, Awaitable) else reply)
         self._open.discard(writer)
         writer.close()
 

@@ -20,6 +20,7 @@ from syncline.cli import (
     jobs,
     keys,
     overview,
+    secrets,
     serving,
     signals,
     singer,
@@ -167,4 +168,5 @@ app.add_typer(singer.commands, name="singer")
 app.add_typer(explaining.commands)
 app.add_typer(tenants.commands, name="tenants")
 app.add_typer(keys.commands, name="keys")
+app.add_typer(secrets.commands, name="secrets")
 app.add_typer(database.embedded, name="db")

@@ -12,11 +12,13 @@ from syncline.cli.options import (
     After,
     AsJson,
     ConnectionId,
+    FromStdin,
     Limit,
     OfProvider,
     OfTenant,
     parse_json,
     parse_object,
+    read_credentials,
 )
 from syncline.cli.output import print_json, print_table, record, tell_more
 from syncline.cli.session import session_of
@@ -55,9 +57,11 @@ def add(
     interval: Annotated[
         int | None, typer.Option(metavar="SECONDS", min=60, help="Time between two runs.")
     ] = None,
+    credentials_stdin: FromStdin = False,
     json: AsJson = False,
 ) -> None:
     """Add a connection. The next tick schedules its first run."""
+    credentials = read_credentials() if credentials_stdin else None
 
     async def create(engine: "Engine") -> Connection:
         if provider not in engine.providers:
@@ -69,6 +73,7 @@ def add(
             external_id=external_id,
             config=config,
             interval_seconds=interval,
+            credentials=credentials,
         )
 
     show_connection(session_of(context).call(create), json)

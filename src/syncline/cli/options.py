@@ -1,6 +1,7 @@
 """Arguments and options that several commands share."""
 
 import json
+import sys
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -36,6 +37,17 @@ def parse_object(text: str) -> Any:
     return value
 
 
+def read_credentials() -> Any:
+    """Return the JSON object on stdin; what is wrong with it is said without a word of it."""
+    try:
+        value = json.loads(sys.stdin.read(), parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise typer.BadParameter("stdin must hold the credentials as one JSON object")
+    return value
+
+
 def refuse_constant(name: str) -> None:
     raise ValueError(f"{name} has no place in JSON")
 
@@ -48,6 +60,10 @@ SomeJob = Annotated[
     UUID | None, typer.Argument(metavar="[JOB]", parser=_job_id, help="The id of one.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+FromStdin = Annotated[
+    bool,
+    typer.Option("--credentials-stdin", help="Read the credentials, a JSON object, from stdin."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many to show at most.")]
 After = Annotated[

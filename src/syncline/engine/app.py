@@ -21,13 +21,17 @@ from syncline.engine.leases import LeaseKeeper, Reaper
 from syncline.engine.maintenance import Maintenance
 from syncline.engine.overview import Overview
 from syncline.engine.presence import Presence, Workers
+from syncline.engine.renewal import Renewals
 from syncline.engine.retention import Pruner, PruneReport
 from syncline.engine.scheduler import Scheduler, TickReport
+from syncline.engine.secrets import Secrets
 from syncline.engine.service import Service
 from syncline.engine.settlement import Settler
 from syncline.engine.signals import Signals
 from syncline.engine.tenants import Tenants
+from syncline.engine.vault import Vault
 from syncline.engine.wakeup import Wakeup
+from syncline.keyring import KeyRing
 from syncline.model import Job, JobType
 from syncline.policy.evidence import Explanation
 from syncline.sdk.connector import Connector
@@ -49,6 +53,7 @@ class Engine:
     connections: Connections
     jobs: Jobs
     signals: Signals
+    secrets: Secrets
     workers: Workers
     tenants: Tenants
     batches: JobBatches
@@ -68,6 +73,7 @@ class Engine:
         )
         equip(self.providers, self.settings.http, self.telemetry.http)
         self._clock = clock_from(clock)
+        self._vault = Vault(KeyRing.of(self.settings.secret_keys))
         self._dice = Dice(rng)
         self._embedded: EmbeddedPostgres | None = None
         self._resources = AsyncExitStack()
@@ -196,19 +202,18 @@ class Engine:
             await pool.open()
             resources.push_async_callback(pool.close)
         self._pool, self._lease_pool = pools
+        self._renewals = Renewals(self._pool, self._clock, self._vault)
+        resources.push_async_callback(self._renewals.close)
 
     def _build(self, url: str) -> None:
         settings, clock, dice, telemetry = self.settings, self._clock, self._dice, self.telemetry
         listen_url = settings.listen_url or (None if settings.pgbouncer else url)
-        wakeup = Wakeup(
-            None if settings.portable else listen_url,
-            settings.schema,
-            self._pool.session_settings,
-        )
+        notifies_at = None if settings.portable else listen_url
+        wakeup = Wakeup(notifies_at, settings.schema, self._pool.session_settings)
         settler = Settler(self._pool, settings, clock, dice)
         self._scheduler = Scheduler(self._pool, settings.scheduler, clock, dice, telemetry, wakeup)
         self._executor = Executor(
-            self._pool, settings.executor, self.providers, clock, settler, telemetry
+            self._pool, settings.executor, self.providers, clock, settler, telemetry, self._renewals
         )
         presence = self._presence()
         self._pruner = Pruner(self._pool, settings.retention, clock, presence, telemetry)
@@ -229,7 +234,9 @@ class Engine:
             telemetry,
         )
         desk = (self._pool, settings, clock, wakeup)
-        self.connections, self.jobs, self.signals = Connections(*desk), Jobs(*desk), Signals(*desk)
+        self.connections = Connections(*desk, self._vault)
+        self.jobs, self.signals = Jobs(*desk), Signals(*desk)
+        self.secrets = Secrets(*desk, self._vault)
         self.workers, self._explanations = Workers(*desk), Explanations(*desk)
         self.tenants = Tenants(*desk)
         self.batches, self.inspection = JobBatches(*desk), Inspection(*desk)

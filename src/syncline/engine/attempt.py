@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from syncline.engine.renewal import Renewals
+from syncline.http.credentials import Credentials
 from syncline.model import Connection, SyncResult
 from syncline.policy.cursor import effective_cursor
 from syncline.sdk.connector import Connector
@@ -52,9 +54,11 @@ class Attempted(Protocol):
     def threads(self) -> "Threads": ...
 
 
-async def attempt(caller: Caller, run: Attempted, limits: PageLimits) -> Page | PageStream:
+async def attempt(
+    caller: Caller, run: Attempted, limits: PageLimits, renewals: Renewals
+) -> Page | PageStream:
     """Return the connector's page, checked, or its stream; raise whatever kept it back."""
-    connection = read_claimed_connection(run.claim)
+    connection = read_claimed_connection(run.claim, renewals.open_for_run(run.claim))
     stored = connection.metadata.get("sync")
     cursor = effective_cursor(
         run.claim.job_type,
@@ -83,7 +87,7 @@ async def check_page(result: Any, cursor: Any, limits: PageLimits, threads: "Thr
     return await threads.run(lambda: read_page(result, cursor=cursor, limits=limits))
 
 
-def read_claimed_connection(claim: Claim) -> Connection:
+def read_claimed_connection(claim: Claim, credentials: Credentials | None = None) -> Connection:
     """Return the connection as its connector sees it; what is no object counts as an empty one."""
     config = decode_json(claim.config, where="the connection's config")
     metadata = decode_json(claim.metadata, where="the connection's metadata")
@@ -95,6 +99,7 @@ def read_claimed_connection(claim: Claim) -> Connection:
         status=claim.connection_status,
         config=config if isinstance(config, dict) else {},
         metadata=metadata if isinstance(metadata, dict) else {},
+        credentials=credentials,
     )
 
 

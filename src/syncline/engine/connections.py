@@ -11,6 +11,7 @@ from syncline.engine.connection_batches import (
     check_new,
     make,
 )
+from syncline.engine.connection_credentials import ConnectionCredentials
 from syncline.engine.connection_listing import ConnectionListing
 from syncline.engine.desk import Once, get_connection, lock_connection, not_found
 from syncline.engine.edits import Edit, version_of
@@ -24,7 +25,7 @@ SIGNALS_A_BATCH = 10_000
 ACTIVE = ConnectionStatus.ACTIVE
 
 
-class Connections(ConnectionListing, ConnectionBatches):
+class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
     async def create(
         self,
         *,
@@ -33,11 +34,16 @@ class Connections(ConnectionListing, ConnectionBatches):
         external_id: str,
         config: dict[str, Any] | None = None,
         interval_seconds: int | None = None,
+        credentials: dict[str, Any] | None = None,
         once: Once[Connection] | None = None,
     ) -> Connection:
-        """Add an active connection; bad input, or a key that is taken, raises ValueError."""
+        """Add an active connection; bad input, or a key that is taken, raises ValueError.
+
+        Credentials are stored encrypted, or refused where there is no key; nothing returns them.
+        """
         new = NewConnection(tenant_id, provider_slug, external_id, config, interval_seconds)
         check_new(new, self._longest_interval)
+        self._check_credentials(credentials)
         connection_id = new_id()
 
         async def insert(tx: Transaction) -> Connection:
@@ -49,6 +55,8 @@ class Connections(ConnectionListing, ConnectionBatches):
                     f"connection {existing} already has the key "
                     f"({tenant_id!r}, {provider_slug!r}, {external_id!r})"
                 )
+            if credentials is not None:
+                await self._put(tx, tenant_id, connection_id, credentials, now)
             return connection
 
         return await self._change(insert, once)

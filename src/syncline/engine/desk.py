@@ -20,6 +20,7 @@ from syncline.store.pool import Pool, Transaction
 
 T = TypeVar("T")
 MAX_CONFIG_BYTES = 256_000
+MAX_CREDENTIALS_BYTES = 64_000
 
 
 class Desk:
@@ -135,6 +136,12 @@ def check_config(config: dict[str, Any] | None, name: str = "config") -> None:
     if not isinstance(config, dict):
         raise ValueError(f"{name} is {type(config).__name__}; it must be an object")
     json_or_value_error(config, limit=MAX_CONFIG_BYTES, where=name)
+
+
+def check_credentials(credentials: dict[str, Any]) -> None:
+    if not isinstance(credentials, dict) or not credentials:
+        raise ValueError("credentials must be an object that holds something")
+    json_or_value_error(credentials, limit=MAX_CREDENTIALS_BYTES, where="credentials")
 
 
 def json_or_value_error(value: Any, *, limit: int, where: str) -> str:

@@ -9,9 +9,11 @@ from uuid import uuid4
 from syncline.clock import Clock, monotonic
 from syncline.engine.attempt import Caller, attempt
 from syncline.engine.lanes import Lanes
+from syncline.engine.renewal import Renewals
 from syncline.engine.runs import Run, Runs
 from syncline.engine.settlement import ACTIVE, Settler
 from syncline.engine.streams import Streams
+from syncline.engine.vault import without_secrets
 from syncline.errors import ContractError
 from syncline.policy.outcome import Ending, Raised, Unrun
 from syncline.sdk.connector import Connector
@@ -39,12 +41,14 @@ class Executor:
         clock: Clock,
         settler: Settler,
         telemetry: Telemetry,
+        renewals: Renewals,
     ) -> None:
         self._pool = pool
         self._settings = settings
         self._connectors = connectors
         self._clock = clock
         self._telemetry = telemetry
+        self._renewals = renewals
         self._limits = settings.page_limits
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
         self._is_traced = False
@@ -121,6 +125,7 @@ class Executor:
                     )
             except LostRace:
                 continue
+            await self._renewals.attach(claimed)
             self._tell_claimed(claimed)
             return claimed
         return []
@@ -151,7 +156,7 @@ class Executor:
             # Nobody here asked for it unless the run has its ending already.
             ending = Raised(ContractError("the connector cancelled itself"))
         except BaseException as error:
-            ending = Raised(error)
+            ending = Raised(without_secrets(error, run.claim.credentials))
         run.is_over = True
         self.runs.end(run, ending)
         self.runs.free(run)
@@ -164,5 +169,6 @@ class Executor:
             return await self._attempt(run)
 
     async def _attempt(self, run: Run) -> Ending:
-        result = await attempt(self._callers[run.claim.provider_slug], run, self._limits)
+        caller = self._callers[run.claim.provider_slug]
+        result = await attempt(caller, run, self._limits, self._renewals)
         return result if isinstance(result, Page) else await self._streams.follow(run, result)

@@ -1,38 +1,30 @@
 """The client that connectors call: one origin's credentials, bounded answers, our errors."""
 
 import asyncio
-from collections.abc import Collection, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
-import httpcore2
 import httpx2
 from httpx2 import URL, Request, Response
 
-from syncline.clock import host_time, monotonic
+from syncline.clock import host_time
 from syncline.errors import Permanent, SyncError, Transient
-from syncline.http.addresses import check_url, origin_of
+from syncline.http.addresses import origin_of
 from syncline.http.answers import ErrorMap, error_of
 from syncline.http.auth import Authentication, authentication_from, basic
-from syncline.http.body import ACCEPTED, plain_headers, read_body
+from syncline.http.body import ACCEPTED
 from syncline.http.conditional import Validators
-from syncline.http.environment import Call, Exchange, HttpEnvironment
+from syncline.http.credentials import Credentials
+from syncline.http.environment import HttpEnvironment
 from syncline.http.pages import Pages
 from syncline.http.redirects import is_redirect, next_request
-from syncline.http.transport import open_transport
+from syncline.http.sending import BROKEN, SLOW, Bounds, Sender, check_headers, reason
 from syncline.http.wording import Scrubber, address, describe, secrets_in
 
 USER_AGENT = "syncline"
-SLOW = (TimeoutError, httpcore2.TimeoutException, httpx2.TimeoutException)
-BROKEN = (
-    OSError,
-    httpcore2.NetworkError,
-    httpcore2.ProtocolError,
-    httpcore2.ConnectionNotAvailable,
-    httpx2.TransportError,
-    httpx2.StreamError,
-)
+Authenticate = Callable[[Mapping[str, Any]], Authentication]
+"""A connector's own way to send credentials; called again whenever they were renewed."""
 
 
 class Options(TypedDict, total=False):
@@ -49,13 +41,6 @@ class Options(TypedDict, total=False):
     max_bytes: int | None
 
 
-class Bounds(NamedTuple):
-    """What a call may take: the loop's time when it ends, and the size of its answer."""
-
-    until: float
-    body_bytes: int
-
-
 class HttpClient(Pages):
     """Calls one provider for one connection; made by `Connector.http`, used with `async with`."""
 
@@ -67,26 +52,21 @@ class HttpClient(Pages):
         credentials: Mapping[str, Any] | None = None,
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
-        authentication: Authentication | None = None,
+        authentication: Authentication | Authenticate | None = None,
         errors: ErrorMap | None = None,
     ) -> None:
         self._environment = environment
-        self._provider_slug = provider_slug
         self._headers = {"user-agent": USER_AGENT, "accept": "*/*", **(headers or {})}
         self._errors = errors
-        own = authentication or authentication_from(credentials)
+        self._credentials = credentials
+        self._given = authentication
         self._base: URL | None = None
-        from_url: Authentication | None = None
+        self._from_url: Authentication | None = None
         if base_url:
-            self._base, from_url = _without_user(_parse(base_url))
-        self._authentication = own or from_url or own
+            self._base, self._from_url = _without_user(_parse(base_url))
         self._origin = origin_of(self._base) if self._base else None
-        self._scrub = Scrubber(
-            secrets_in(credentials)
-            | secrets_in(self._authentication.headers)
-            | secrets_in(self._authentication.query)
-        )
-        self._transport = open_transport(environment)
+        self._read_credentials()
+        self._sender = Sender(environment, provider_slug)
 
     async def __aenter__(self) -> Self:
         return self
@@ -97,7 +77,7 @@ class HttpClient(Pages):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._transport.aclose()
+        await self._sender.aclose()
 
     async def get(self, url: str = "", **options: Unpack[Options]) -> Response:
         return await self.request("GET", url, **options)
@@ -110,30 +90,63 @@ class HttpClient(Pages):
 
         `url` is joined to the base; a status in `accept`, and 304, are answers like any other.
         """
-        request = self._build(method.upper(), url, options)
-        asked = describe(request.method, request.url)
-        limits = self._environment.limits
-        seconds = options.get("timeout_seconds") or limits.timeout_seconds
-        limit = options.get("max_bytes") or limits.max_response_bytes
-        until = asyncio.get_running_loop().time() + seconds
+        seconds = options.get("timeout_seconds") or self._environment.limits.timeout_seconds
+        asked = f"{method.upper()} {address(self._join(url))}"
         try:
-            answer = await self._follow(request, asked, Bounds(until, limit))
+            answer = await self._call_renewing(method.upper(), url, options)
             error = self._judge(answer, asked, options.get("accept", ()))
         except SLOW:
             error = Transient(f"{asked} did not answer within {seconds:g} s")
         except SyncError as raised:
             error = raised
         except BROKEN as broken:
-            error = Transient(f"{asked} failed: {_reason(broken)}")
+            error = Transient(f"{asked} failed: {reason(broken)}")
         if error is not None:
             raise self._scrubbed(error) from None  # what lies behind may hold secrets
         return answer
 
+    async def _call_renewing(self, method: str, url: str, options: Options) -> Response:
+        """Call with an access token that has not expired, and again with a new one if refused."""
+        credentials = self._credentials
+        if not isinstance(credentials, Credentials) or not credentials.can_be_renewed:
+            return await self._call(method, url, options)
+        if credentials.is_expired(host_time()):
+            await self._renew(credentials, None)
+        token = credentials.get("access_token")
+        answer = await self._call(method, url, options)
+        if answer.status_code != 401 or origin_of(answer.url) != self._origin:
+            return answer
+        await self._renew(credentials, token)
+        return await self._call(method, url, options)
+
+    async def _renew(self, credentials: Credentials, rejected: str | None) -> None:
+        await credentials.renew(rejected, self._environment)
+        self._read_credentials()
+
+    async def _call(self, method: str, url: str, options: Options) -> Response:
+        request = self._build(method, url, options)
+        asked = describe(request.method, request.url)
+        limits = self._environment.limits
+        seconds = options.get("timeout_seconds") or limits.timeout_seconds
+        limit = options.get("max_bytes") or limits.max_response_bytes
+        until = asyncio.get_running_loop().time() + seconds
+        return await self._follow(request, asked, Bounds(until, limit))
+
+    def _read_credentials(self) -> None:
+        """Work out what is sent, and what must never be shown."""
+        given = self._given
+        own = given(self._credentials or {}) if callable(given) else given
+        if own is None:
+            own = authentication_from(self._credentials)
+        self._authentication = own or self._from_url or own
+        sent = secrets_in(self._authentication.headers) | secrets_in(self._authentication.query)
+        self._scrub = Scrubber(secrets_in(self._credentials) | sent)
+
     def _build(self, method: str, url: str, options: Options) -> Request:
         target, from_url = _without_user(self._join(url))
         if self._origin is None:
-            self._origin = origin_of(target)
-            self._authentication = self._authentication or from_url or self._authentication
+            self._origin, self._from_url = origin_of(target), from_url
+            self._read_credentials()
         validators = options.get("validators") or Validators()
         headers = {**self._headers, **validators.headers(), **(options.get("headers") or {})}
         if params := options.get("params"):
@@ -147,7 +160,7 @@ class HttpClient(Pages):
             json=options.get("json"),
             extensions={"timeout": self._timeouts(options.get("timeout_seconds"))},
         )
-        return self._authenticate(request)
+        return check_headers(self._authenticate(request))
 
     def _join(self, url: str) -> URL:
         if self._base is None:
@@ -173,44 +186,16 @@ class HttpClient(Pages):
             request.headers.setdefault(name, value)
         return request
 
-    async def _follow(self, request: Request, asked: str, bounds: "Bounds") -> Response:
+    async def _follow(self, request: Request, asked: str, bounds: Bounds) -> Response:
         for _ in range(self._environment.limits.max_redirects + 1):
-            answer = await self._send(request, bounds)
+            answer = await self._sender.send(request, bounds, self._scrub)
             if not is_redirect(answer):
                 return answer
-            request = self._authenticate(next_request(request, answer, asked=asked))
+            following = next_request(request, answer, asked=asked)
+            request = check_headers(self._authenticate(following))
         raise Permanent(
             f"{asked} is redirected more than {self._environment.limits.max_redirects} times"
         )
-
-    async def _send(self, request: Request, bounds: "Bounds") -> Response:
-        check_url(request.url, allow_private=self._environment.allow_private)
-        began, call, failure = monotonic(), Call(), None
-        try:
-            with self._environment.telemetry.request(
-                self._provider_slug, request.method, request.url.host
-            ) as call:
-                async with asyncio.timeout_at(bounds.until):
-                    return await self._exchange(request, bounds.body_bytes, call)
-        except BaseException as error:
-            failure = type(error).__name__
-            raise
-        finally:
-            if self._environment.on_exchange is not None:
-                url = self._scrub(address(request.url))
-                seconds = monotonic() - began
-                told = (request.method, url, call.status, call.received_bytes, seconds, failure)
-                self._environment.on_exchange(Exchange(*told))
-
-    async def _exchange(self, request: Request, limit: int, call: Call) -> Response:
-        asked = describe(request.method, request.url)
-        answer = await self._transport.handle_async_request(request)
-        call.status = answer.status_code
-        async with aclosing(answer):
-            body = await read_body(answer, limit=limit, asked=asked)
-        call.received_bytes = len(body)
-        headers = plain_headers(answer.headers)
-        return Response(answer.status_code, headers=headers, content=body, request=request)
 
     def _judge(self, answer: Response, asked: str, accepted: Collection[int]) -> SyncError | None:
         if answer.status_code in accepted:
@@ -243,10 +228,3 @@ def _without_user(url: URL) -> tuple[URL, Authentication | None]:
         return url, None
     own = Authentication({"authorization": basic(url.username, url.password)})
     return url.copy_with(userinfo=b""), own
-
-
-def _reason(error: Exception) -> str:
-    """Return what broke; a complaint about our own request may quote its headers."""
-    if isinstance(error, httpcore2.LocalProtocolError | httpx2.LocalProtocolError):
-        return "the request cannot be sent as it is"
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

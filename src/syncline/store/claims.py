@@ -4,8 +4,9 @@ None of these waits for a lock; whatever is locked is somebody else's for now.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from syncline.store.pool import Transaction
@@ -78,7 +79,8 @@ CLAIM = """
         -- jobs (31 µs a job became 18).
         SELECT first.id, c.*
           FROM first CROSS JOIN LATERAL (
-               SELECT external_id, status, config, metadata, last_finished_at IS NULL AS is_first
+               SELECT external_id, status, config, metadata, last_finished_at IS NULL AS is_first,
+                      has_credentials
                  FROM {schema}.connections WHERE id = first.connection_id OFFSET 0) c
          ORDER BY first.connection_id, first.id
     )
@@ -91,7 +93,8 @@ CLAIM = """
  RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
            j.attempts, j.lapses, j.slot_at, j.scheduled_at, j.retry_after, j.started_at, j.cursor,
            j.lease_token,
-           picked.external_id, picked.status, picked.config, picked.metadata, picked.is_first
+           picked.external_id, picked.status, picked.config, picked.metadata, picked.is_first,
+           picked.has_credentials
 """
 
 
@@ -127,6 +130,8 @@ class Claim:
     config: str | None
     metadata: str | None
     is_first: bool  # the connection has no stored copy of a completion yet
+    has_credentials: bool
+    credentials: Any = field(default=None, repr=False)  # sealed; read apart, where there are any
 
     @property
     def due_at(self) -> datetime:
@@ -202,7 +207,7 @@ TAKE_OVER = """
  RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
            j.attempts, j.lapses, j.slot_at, j.scheduled_at, j.retry_after, j.started_at, j.cursor,
            j.lease_token, c.external_id, c.status, NULL AS config, NULL AS metadata,
-           c.last_finished_at IS NULL AS is_first
+           c.last_finished_at IS NULL AS is_first, false AS has_credentials
 """
 
 

@@ -1,0 +1,79 @@
+"""A connection's credentials during a run: a mapping that never shows what it holds."""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from syncline.http.wording import Scrubber, secrets_in
+
+if TYPE_CHECKING:
+    from syncline.http.environment import HttpEnvironment
+
+Renew = Callable[[str | None, "HttpEnvironment"], Awaitable[Mapping[str, Any]]]
+"""Returns newer credentials than those whose access token was rejected, if one was."""
+
+EARLY_SECONDS = 60  # a token is renewed so long before it expires
+
+
+class Credentials(Mapping[str, Any]):
+    """Reads like a dictionary; prints, logs and copies as nothing but its name."""
+
+    __slots__ = ("_renew", "_values")
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        renew: "Renew | None" = None,
+    ) -> None:
+        self._values = dict(values)
+        self._renew = renew
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return "Credentials(***)"
+
+    def __deepcopy__(self, memo: object) -> "Credentials":
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("credentials are not to be pickled")
+
+    @property
+    def can_be_renewed(self) -> bool:
+        return self._renew is not None and is_renewable(self._values)
+
+    def is_expired(self, now: datetime) -> bool:
+        return is_expired(self._values, now)
+
+    async def renew(self, rejected: str | None, environment: "HttpEnvironment") -> None:
+        """Take over newer credentials than those whose access token was rejected or expired."""
+        assert self._renew is not None
+        self._values = dict(await self._renew(rejected, environment))
+
+    def scrubber(self) -> Scrubber:
+        """Return what takes these secrets out of text."""
+        return Scrubber(secrets_in(self._values))
+
+
+def is_renewable(values: Mapping[str, Any]) -> bool:
+    """Return whether these are OAuth 2 credentials that can be had anew without a person."""
+    grant = values.get("refresh_token") or values.get("grant_type") == "client_credentials"
+    return bool(values.get("token_url") and grant)
+
+
+def is_expired(values: Mapping[str, Any], now: datetime) -> bool:
+    """Return whether an access token has run out, or will before a call is through."""
+    if not values.get("access_token"):
+        return True
+    expires_at = values.get("expires_at")
+    if not isinstance(expires_at, int | float) or isinstance(expires_at, bool):
+        return False
+    return now.timestamp() >= expires_at - EARLY_SECONDS

@@ -1,0 +1,147 @@
+"""Credentials as they are stored: sealed, with a version, and a lease for whoever renews them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from syncline.store.pool import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Sealed credentials of one connection, at one version."""
+
+    connection_id: UUID
+    tenant_id: str
+    key_id: str
+    sealed: bytes
+    version: int
+
+
+READ = """
+    -- The sealed credentials of these connections.
+    SELECT connection_id, tenant_id, key_id, sealed, version FROM {schema}.credentials
+     WHERE connection_id = ANY ($1::uuid[])
+"""
+
+
+async def read(tx: Transaction, connection_ids: Sequence[UUID]) -> dict[UUID, Stored]:
+    return {row["connection_id"]: Stored(*row) for row in await tx.fetch(READ, connection_ids)}
+
+
+SAVE = """
+    -- Put credentials in the place of whatever stood there; a renewal under way finds them newer.
+    INSERT INTO {schema}.credentials (connection_id, tenant_id, key_id, sealed, updated_at)
+    VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (connection_id) DO UPDATE
+       SET key_id = excluded.key_id, sealed = excluded.sealed, updated_at = excluded.updated_at,
+           version = credentials.version + 1, renewing = NULL, renewing_until = NULL
+"""
+
+MARK = """
+    -- Note on the connection whether it has credentials.
+    UPDATE {schema}.connections SET has_credentials = $2, updated_at = $3 WHERE id = $1
+"""
+
+REMOVE = """
+    -- Forget credentials.
+    DELETE FROM {schema}.credentials WHERE connection_id = $1
+"""
+
+
+async def save(
+    tx: Transaction, connection_id: UUID, tenant_id: str, key_id: str, sealed: bytes, now: datetime
+) -> None:
+    await tx.execute(SAVE, connection_id, tenant_id, key_id, sealed, now)
+    await tx.execute(MARK, connection_id, True, now)
+
+
+async def remove(tx: Transaction, connection_id: UUID, *, now: datetime) -> None:
+    await tx.execute(REMOVE, connection_id)
+    await tx.execute(MARK, connection_id, False, now)
+
+
+BEGIN_RENEWAL = """
+    -- Take the lease on renewing these credentials, unless somebody has it or they have changed.
+    UPDATE {schema}.credentials SET renewing = $3, renewing_until = $5
+     WHERE connection_id = $1 AND version = $2
+       AND (renewing IS NULL OR renewing_until <= $4)
+"""
+
+
+async def begin_renewal(
+    tx: Transaction, stored: Stored, token: UUID, *, now: datetime, until: datetime
+) -> bool:
+    """Return whether it is ours to renew them."""
+    arguments = (stored.connection_id, stored.version, token, now, until)
+    return await tx.execute(BEGIN_RENEWAL, *arguments) == 1
+
+
+FINISH_RENEWAL = """
+    -- Store what a renewal brought, unless the credentials are newer than what it started from.
+    UPDATE {schema}.credentials
+       SET key_id = $3, sealed = $4, version = version + 1, renewing = NULL,
+           renewing_until = NULL, updated_at = $5
+     WHERE connection_id = $1 AND version = $2
+"""
+
+
+async def finish_renewal(
+    tx: Transaction, stored: Stored, key_id: str, sealed: bytes, *, now: datetime
+) -> bool:
+    """Return whether they were stored.
+
+    Whose lease it is does not matter: a new token must not be lost, for the old one is spent.
+    """
+    arguments = (stored.connection_id, stored.version, key_id, sealed, now)
+    return await tx.execute(FINISH_RENEWAL, *arguments) == 1
+
+
+END_RENEWAL = """
+    -- Give back the lease on a renewal that brought nothing.
+    UPDATE {schema}.credentials SET renewing = NULL, renewing_until = NULL
+     WHERE connection_id = $1 AND renewing = $2
+"""
+
+
+async def end_renewal(tx: Transaction, connection_id: UUID, token: UUID) -> None:
+    await tx.execute(END_RENEWAL, connection_id, token)
+
+
+COUNT_OTHERS = """
+    -- How many credentials are under another key.
+    SELECT count(*) FROM {schema}.credentials WHERE key_id <> $1
+"""
+
+
+async def count_others(tx: Transaction, key_id: str) -> int:
+    count: int = await tx.fetchval(COUNT_OTHERS, key_id)
+    return count
+
+
+LOCK_OTHERS = """
+    -- Some credentials under another key, locked, in the order of their connections.
+    SELECT connection_id, tenant_id, key_id, sealed, version FROM {schema}.credentials
+     WHERE key_id <> $1 AND connection_id > $2
+     ORDER BY connection_id LIMIT $3
+       FOR UPDATE
+"""
+
+
+async def lock_others(tx: Transaction, key_id: str, *, after: UUID, limit: int) -> list[Stored]:
+    return [Stored(*row) for row in await tx.fetch(LOCK_OTHERS, key_id, after, limit)]
+
+
+RESEAL = """
+    -- Put the same credentials under another key; their version stays.
+    UPDATE {schema}.credentials c SET key_id = $3, sealed = fresh.sealed
+      FROM unnest($1::uuid[], $2::bytea[]) AS fresh (connection_id, sealed)
+     WHERE c.connection_id = fresh.connection_id
+"""
+
+
+async def reseal(tx: Transaction, fresh: Sequence[tuple[UUID, bytes]], key_id: str) -> Any:
+    ids, sealed = zip(*fresh, strict=True)
+    return await tx.execute(RESEAL, ids, sealed, key_id)
