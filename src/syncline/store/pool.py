@@ -89,11 +89,15 @@ class Transaction:
         await self._connection.execute("SELECT set_config('lock_timeout', $1, true)", milliseconds)
 
     async def bound_reading(self, timeout: timedelta) -> None:
-        """Let no statement of this transaction take longer, and plan each for its own values."""
+        """Let no statement of this transaction take longer, and plan each for its own values.
+
+        A bitmap reads all that a filter finds, to sort it; a page goes along an index and stops.
+        """
         milliseconds = str(int(timeout.total_seconds() * 1000))
         await self._connection.execute(
             "SELECT set_config('statement_timeout', $1, true),"
-            " set_config('plan_cache_mode', 'force_custom_plan', true)",
+            " set_config('plan_cache_mode', 'force_custom_plan', true),"
+            " set_config('enable_bitmapscan', 'off', true)",
             milliseconds,
         )
 
