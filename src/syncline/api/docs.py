@@ -25,6 +25,7 @@ PROBLEMS = {
     "changed": "Somebody changed it since it was read: read it again.",
     "key-reused": "The idempotency key was used for another request.",
     "too-large": "The body is larger than allowed.",
+    "too-long": "The address is longer than allowed.",
     "too-deep": "The JSON is nested deeper than allowed.",
     "media-type": "The body is of another kind than application/json.",
     "foreign-origin": "A page of another site asked for a change.",

@@ -70,7 +70,7 @@ class Shield:
         if self._hosts is not None and _name_of(host) not in self._hosts:
             raise Problem(400, "host", "this name does not lead here; see api.hosts")
         if len(scope["raw_path"] or b"") + len(scope["query_string"]) > LONGEST_TARGET:
-            raise Problem(414, "too-long", f"the address may have {LONGEST_TARGET} bytes")
+            raise Problem(400, "too-long", f"the address may have {LONGEST_TARGET} bytes")
         if scope["method"] not in SAFE_METHODS and not _is_own(headers, host):
             raise Problem(403, "foreign-origin", "a page of another site may not change anything")
 
