@@ -92,6 +92,9 @@ class Fleet:
 
     async def replace_missing(self) -> None:
         """Bring every way and every process back to normal."""
+        for process in self.processes:
+            if not process.is_running:
+                process.link.close()  # as keepalives would, had the network swallowed its end
         for process in self.running():
             await process.link.open()
             process.send(signal.SIGCONT)

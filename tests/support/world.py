@@ -14,6 +14,7 @@ from syncline import Connection, Connector, Engine, Settings, SyncResult
 from syncline.engine.scheduler import TickReport
 from syncline.model import Job, StoredSignal
 from syncline.testing import ManualClock, ScriptedConnector
+from syncline.testing.fakes import Line
 
 Told = Callable[[str], list[dict[str, Any]]]
 """What the engine told of an event: the fields of each of its log records."""
@@ -46,7 +47,7 @@ class World(PlainSql):
         assert isinstance(connector, ScriptedConnector)
         return connector
 
-    def script(self, *lines: SyncResult | BaseException | HeldRun) -> None:
+    def script(self, *lines: Line) -> None:
         """Say what the connector does at its next calls."""
         self.connector.script.extend(lines)
 

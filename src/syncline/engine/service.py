@@ -118,23 +118,16 @@ class Service:
     async def _shut_down(self, tasks: dict[str, "asyncio.Task[None]"]) -> bool:
         """Take no more, let what runs end, and only then let go of the leases."""
         deadline = monotonic() + self._settings.executor.shutdown_grace_seconds
-        self._scheduler.stop()
-        self._presence.stop()
-        for loop in self._loops:
-            if loop.name not in KEEPING:
-                loop.stop()
-            elif loop.name == "beat":
-                loop.wake()
-        taking = [task for name, task in tasks.items() if name not in KEEPING]
-        if taking:
-            await asyncio.wait(taking, timeout=max(deadline - monotonic(), 1))
+        await self._stop_taking(tasks, deadline)
         clean = await self._executor.drain(max(deadline - monotonic(), 0))
-        await self._end_beat(tasks["beat"])
+        if clean:  # else the database is away, and would only take more time
+            await self._end_beat(tasks["beat"])
         for task in tasks.values():
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
         self._wakeup.close()
-        await self._leave(self._presence.leave, deadline)
+        if clean:
+            await self._leave(self._presence.leave, deadline)
         if "scheduler" in tasks:
             await self._leave(self._scheduler.leave, deadline)
             self._telemetry.scheduler_stopped()
@@ -143,6 +136,20 @@ class Service:
         self._loops = []
         self._stop.clear()
         return clean
+
+    async def _stop_taking(self, tasks: dict[str, "asyncio.Task[None]"], deadline: float) -> None:
+        """Let every step in progress end, but for those that keep the leases; begin no other."""
+        self._scheduler.stop()
+        self._presence.stop()
+        self._executor.is_claiming = False
+        for loop in self._loops:
+            if loop.name not in KEEPING:
+                loop.stop()
+            elif loop.name == "beat":
+                loop.wake()
+        taking = [task for name, task in tasks.items() if name not in KEEPING]
+        if taking:
+            await asyncio.wait(taking, timeout=max(deadline - monotonic(), 1))
 
     async def _end_beat(self, beating: "asyncio.Task[None]") -> None:
         """Let a beat in progress end: cut short, it might write its row again after we left."""

@@ -262,6 +262,10 @@ class Pool:
             "idle_in_transaction_session_timeout": self._idle_milliseconds,
             "lock_timeout": LOCK_TIMEOUT_MILLISECONDS,
             "jit": "off",  # short statements only lose by it
+            # A host that vanished between two packets must not hold its locks for two hours.
+            "tcp_keepalives_idle": "15",
+            "tcp_keepalives_interval": "5",
+            "tcp_keepalives_count": "3",
         }
 
 
