@@ -14,6 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 TICK_MILLISECONDS = (1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 60_000, 300_000)
 JITTER_SECONDS = (1, 5, 10, 30, 60, 90, 120, 150, 180, 300, 600, 1800, 3600, 10_800, 86_400)
 DELAY_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 21_600)
+LATENESS_SECONDS = (1, 5, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 10_800, 43_200, 86_400)
+FRESHNESS_SECONDS = (60, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400, 259_200, 604_800)
 RUN_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600)
 BACKOFF_SECONDS = (1, 5, 10, 20, 40, 80, 160, 320, 640, 1000, 3600, 21_600, 86_400)
 SLUG = "provider_slug"
@@ -28,6 +30,14 @@ class BatchHistogram(Histogram):
         for bucket, count in collections.Counter(bisect_left(bounds, a) for a in amounts).items():
             self._buckets[bucket].inc(count)
         self._sum.inc(sum(amounts))
+
+    def show_all(self, amounts: Sequence[float], weight: float) -> None:
+        """Show these values alone, each so many times over, instead of what was there before."""
+        bounds: list[float] = self._upper_bounds
+        counts = collections.Counter(bisect_left(bounds, a) for a in amounts)
+        for place, bucket in enumerate(self._buckets):
+            bucket.set(counts[place] * weight)
+        self._sum.set(sum(amounts) * weight)
 
 
 M = TypeVar("M", Counter, Gauge, BatchHistogram)
@@ -49,6 +59,9 @@ class EngineMetrics:
         self.oldest_snapshot = define.gauge(
             "sync_engine_oldest_snapshot_seconds", "Age of the oldest open snapshot."
         ).alone()
+        self.freshness = define.histogram(
+            "sync_engine_freshness_seconds", "Age of last good syncs.", FRESHNESS_SECONDS, SLUG
+        )
 
 
 class SchedulerMetrics:
@@ -83,6 +96,9 @@ class ExecutorMetrics:
         self.signals = counter("sync_executor_signals_stored_total", "Signals stored.", SLUG)
         self.claim_delay = histogram(
             "sync_executor_claim_delay_seconds", "From due to start.", DELAY_SECONDS, SLUG
+        )
+        self.lateness = histogram(
+            "sync_executor_lateness_seconds", "From slot to start.", LATENESS_SECONDS, SLUG
         )
         self.run = histogram(
             "sync_executor_run_seconds", "Duration of runs.", RUN_SECONDS, SLUG, "outcome"

@@ -5,7 +5,6 @@ until the application installs an OpenTelemetry SDK; secrets, cursors and payloa
 """
 
 import logging
-import traceback
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,25 +16,22 @@ from opentelemetry import trace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from syncline import metrics
-from syncline.model import TableSize, Worker, WorkerStatus
 from syncline.policy.schedule import RunPlan
-from syncline.redaction import mask_secrets
+from syncline.telemetry_house import HouseTelling
 from syncline.telemetry_http import HttpCalls
-from syncline.voice import TRACEBACK, Voice, inside
+from syncline.voice import Fields, inside
 
 SCHEDULER = logging.getLogger("syncline.scheduler")
 EXECUTOR = logging.getLogger("syncline.executor")
-ENGINE = logging.getLogger("syncline.engine")
 MAX_PROVIDERS = 500  # a connection may be created with any provider's name
 MAX_SPAN_EVENTS = 1000  # a tick may plan 100 000 runs; the debug log tells them all
 CONNECTOR_ERRORS = {"RateLimited", "Transient", "Unauthorized", "Permanent", "SyncError"}
 ERROR_CLASSES = CONNECTOR_ERRORS | {"ContractError", "Timeout", "LeaseLapsed", "Unexpected"}
 NO_SPAN = nullcontext()
 SILENT = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)  # no SDK is installed
-Fields = dict[str, str | int | float]
 
 
-class Telemetry(Voice):
+class Telemetry(HouseTelling):
     """Tells one engine's story: a method per event, called once it has happened."""
 
     def __init__(
@@ -49,11 +45,9 @@ class Telemetry(Voice):
     ) -> None:
         self.registry = registry or CollectorRegistry()
         define = metrics.Definitions(self.registry)
-        self._engine = metrics.EngineMetrics(define)
+        super().__init__(cell, define)
         self._scheduler = metrics.SchedulerMetrics(define, tenant_label=tenant_label)
         self._executor = metrics.ExecutorMetrics(define)
-        self._engine.info[cell].set(1)
-        super().__init__(cell)
         self._tracer = tracer or trace.get_tracer("syncline")
         self.http = HttpCalls(define, self._tracer, cell)
         self._tick_span: trace.Span = trace.INVALID_SPAN
@@ -142,6 +136,26 @@ class Telemetry(Voice):
         has_own = not isinstance(self._tracer, trace.ProxyTracer | trace.NoOpTracer)
         return has_own or not isinstance(trace.get_tracer_provider(), SILENT)
 
+    def jobs_late(self, provider_slug: str, lateness: Iterable[timedelta]) -> None:
+        """Note how long after their slots interval jobs start."""
+        seconds = [max(0.0, late.total_seconds()) for late in lateness]
+        self._executor.lateness[provider_slug].observe_all(seconds)
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Open the span of a claim, of however many jobs."""
+        return self._batch("executor.claim", {})
+
+    def settle(self, jobs: int) -> AbstractContextManager[None]:
+        """Open the span of a settlement, of however many jobs."""
+        return self._batch("executor.settle", {"jobs": jobs})
+
+    def _batch(self, name: str, attributes: dict[str, int]) -> AbstractContextManager[None]:
+        if not self.is_traced():
+            return NO_SPAN
+        span = self._tracer.start_span(name)
+        span.set_attributes({"cell": self._cell, **attributes})
+        return inside(span)
+
     def run(
         self, job_id: UUID, connection_id: UUID, provider_slug: str, job_type: str
     ) -> AbstractContextManager[None]:
@@ -218,42 +232,3 @@ class Telemetry(Voice):
 
     def executor_stopped(self) -> None:
         self._log(EXECUTOR, logging.INFO, "executor.stopped")
-
-    def loop_failed(self, loop: str, error: BaseException, pause: timedelta) -> None:
-        self._engine.loop_failures[loop].inc()
-        fields: Fields = {"loop": loop, "error_class": type(error).__name__}
-        fields["error"] = mask_secrets(str(error))[:500]
-        fields["pause_seconds"] = round(pause.total_seconds(), 3)
-        if ENGINE.isEnabledFor(logging.DEBUG):  # an outage repeats itself too often to say it all
-            fields[TRACEBACK] = mask_secrets("".join(traceback.format_exception(error))).rstrip()
-        self._log(ENGINE, logging.WARNING, "engine.loop_failed", fields)
-
-    def database_back(self, loop: str) -> None:
-        self._log(ENGINE, logging.INFO, "engine.database_back", {"loop": loop})
-
-    def pruned(self, jobs: int, signals: int) -> None:
-        """Count what a round of retention removed."""
-        self._engine.pruned["jobs"].inc(jobs)
-        self._engine.pruned["signals"].inc(signals)
-        if jobs or signals:
-            self._log(ENGINE, logging.INFO, "engine.pruned", {"jobs": jobs, "signals": signals})
-
-    def workers_counted(self, by_status: Mapping[str, int]) -> None:
-        for status in WorkerStatus:
-            self._engine.workers[status].set(by_status.get(status, 0))
-
-    def worker_died(self, worker: Worker) -> None:
-        fields: Fields = {
-            "worker_id": str(worker.id),
-            "host": worker.host,
-            "worker_pid": worker.pid,
-        }
-        fields |= {"busy": worker.busy, "last_heard_of": worker.beat_at.isoformat()}
-        self._log(ENGINE, logging.WARNING, "engine.worker_died", fields)
-
-    def house_measured(self, tables: Iterable[TableSize], oldest_snapshot: timedelta) -> None:
-        for table in tables:
-            self._engine.table_bytes[table.name].set(table.bytes)
-            self._engine.table_rows[table.name].set(table.rows)
-            self._engine.table_dead_rows[table.name].set(table.dead_rows)
-        self._engine.oldest_snapshot.set(oldest_snapshot.total_seconds())

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from opentelemetry import trace
 
 TRACEBACK = "exception"  # the field that log renderers show below the line
+Fields = dict[str, str | int | float]
 NOT_IN_A_WORD = frozenset(" ='\"")
 
 

@@ -117,7 +117,7 @@ async def test_each_run_is_one_span(world: World, monkeypatch: pytest.MonkeyPatc
     await world.run_due()
     await world.run_due("12:01")
 
-    failed, succeeded = spans.all()
+    failed, succeeded = (span for span in spans.all() if span.name == "executor.run")
     for span in (failed, succeeded):
         attributes: Any = span.attributes
         assert span.name == "executor.run"
@@ -125,3 +125,33 @@ async def test_each_run_is_one_span(world: World, monkeypatch: pytest.MonkeyPatc
         assert attributes["connection_id"] == str(connection.id)
         assert (attributes["provider_slug"], attributes["job_type"]) == ("github", "incremental")
     assert (failed.status.is_ok, succeeded.status.is_ok) == (False, True)
+
+
+async def test_lateness_counts_from_the_slot(world: World) -> None:
+    """E11: jitter, queue and backoff together; a job without a slot has no lateness."""
+    slot = {"slot_at": at("11:55"), "scheduled_at": at("11:58")}
+    await world.job(await world.connection(), **slot)
+    await world.job(await world.connection())
+    world.script(SyncResult(), SyncResult())
+
+    await world.run_due()
+
+    assert counted(world, "lateness_seconds_count") == 1
+    assert counted(world, "lateness_seconds_sum") == 300
+
+
+async def test_claim_and_settlement_have_spans_beside_the_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spans of batches stand beside those of runs, not around them."""
+    spans = Spans()
+    monkeypatch.setattr(world.engine.telemetry, "_tracer", spans.tracer)
+    await world.job(await world.connection())
+    world.script(SyncResult([NEWS]))
+
+    await world.run_due()
+
+    found = {span.name: span for span in spans.all()}
+    assert {"executor.claim", "executor.run", "executor.settle"} <= found.keys()
+    assert [span.parent for span in found.values()] == [None] * len(found)
+    assert (found["executor.settle"].attributes or {})["jobs"] == 1

@@ -57,6 +57,16 @@ def run_and_call_out(telemetry: Telemetry) -> None:
         call.status, call.received_bytes = 200, 512
 
 
+def claim(telemetry: Telemetry) -> None:
+    with telemetry.claim():
+        pass
+
+
+def settle(telemetry: Telemetry) -> None:
+    with telemetry.settle(3):
+        pass
+
+
 def fail(telemetry: Telemetry, error_class: str = "Transient", *, terminal: bool = False) -> None:
     telemetry.job_failed(
         "tickets",
@@ -77,6 +87,9 @@ EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
     "scheduler_stopped": Telemetry.scheduler_stopped,
     "jobs_claimed": lambda t: t.jobs_claimed("tickets", [SECOND, 2 * SECOND]),
     "is_traced": Telemetry.is_traced,
+    "jobs_late": lambda t: t.jobs_late("tickets", [SECOND, 90 * SECOND]),
+    "claim": claim,
+    "settle": settle,
     "run": run_and_call_out,
     "run_finished": lambda t: t.run_finished("tickets", "succeeded", SECOND),
     "runs_succeeded": lambda t: t.runs_succeeded("tickets", [1.0, 1.0], signals=10),
@@ -94,6 +107,7 @@ EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
     "pruned": lambda t: t.pruned(3, 4),
     "workers_counted": lambda t: t.workers_counted({"alive": 2}),
     "worker_died": lambda t: t.worker_died(WORKER),
+    "freshness_measured": lambda t: t.freshness_measured({"tickets": [60.0]}, 1),
     "house_measured": lambda t: t.house_measured([TableSize("signals", 8192, 10, 2)], SECOND),
 }
 

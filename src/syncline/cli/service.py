@@ -12,6 +12,7 @@ from syncline.cli.demo import add_demo_connections
 from syncline.cli.interrupts import Interrupts
 from syncline.cli.live import show
 from syncline.cli.session import Session, perform
+from syncline.cli.tracing import exported_spans
 from syncline.engine.app import Engine
 from syncline.errors import SettingsError
 from syncline.settings import Settings
@@ -32,7 +33,7 @@ def run_headless(session: Session, settings: Settings, *, scheduler: bool, execu
                 LOG.info("serving %s", listener.url)
                 return await engine.run(signals=False, scheduler=scheduler, executor=executor)
 
-    with session.logs("info"), closing(Listener(settings.api)) as listener:
+    with session.logs("info"), closing(Listener(settings.api)) as listener, exported_spans():
         return perform(work)
 
 
@@ -50,7 +51,7 @@ def run_with_view(session: Session, settings: Settings, *, demo: bool) -> bool:
             async with serving(engine, listener, page=True):
                 return await _run_beside_view(engine, listener.url, session, interrupts)
 
-    with closing(_listen(settings, or_anywhere=demo)) as listener:
+    with closing(_listen(settings, or_anywhere=demo)) as listener, exported_spans():
         clean = perform(work)
     say(f"Stopped. The data stays in {_describe(settings)}.")
     return clean

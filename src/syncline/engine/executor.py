@@ -86,7 +86,8 @@ class Executor:
         self._lanes.gives_up = self.runs.is_draining = False
         self._is_traced = self._telemetry.is_traced()
         asked = monotonic()
-        claimed = await self._claim(wanted)
+        with self._telemetry.claim():  # what is started below does not belong to it
+            claimed = await self._claim(wanted)
         for claim in claimed:
             self._start(claim, leased_since=asked)
         return len(claimed)
@@ -132,10 +133,15 @@ class Executor:
 
     def _tell_claimed(self, claimed: Sequence[Claim]) -> None:
         delays: dict[str, list[timedelta]] = defaultdict(list)
+        lateness: dict[str, list[timedelta]] = defaultdict(list)
         for claim in claimed:
             delays[claim.provider_slug].append(claim.started_at - claim.due_at)
+            if claim.slot_at is not None:
+                lateness[claim.provider_slug].append(claim.started_at - claim.slot_at)
         for provider, waited in delays.items():
             self._telemetry.jobs_claimed(provider, waited)
+        for provider, late in lateness.items():
+            self._telemetry.jobs_late(provider, late)
 
     def _start(self, claim: Claim, *, leased_since: float) -> None:
         run = self.runs.add(claim, leased_since)

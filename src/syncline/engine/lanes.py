@@ -63,7 +63,8 @@ class Lanes:
         group = [self._empty.popleft() for _ in range(min(len(self._empty), LARGEST_GROUP))]
         closed: set[UUID] = set()
         try:
-            with suppress(Exception):  # the usual way will meet it again, and tell it
+            # Whatever goes wrong, the usual way will meet it again, and tell it.
+            with suppress(Exception), self._telemetry.settle(len(group)):
                 closed = await self._settler.settle_empty([run.claim for run in group])
         finally:
             if len(closed) < len(group):
@@ -106,7 +107,8 @@ class Lanes:
         while not self.gives_up:
             settlements = [Settlement(run.claim, run.ending) for run in group if run.ending]
             try:
-                await self._settler.settle(settlements)
+                with self._telemetry.settle(len(group)):
+                    await self._settler.settle(settlements)
             except Exception as error:
                 if len(group) > 1 and (lies_in_rows(error) or not is_passing(error)):
                     return False

@@ -8,11 +8,11 @@ from uuid import UUID
 from syncline.clock import Clock
 from syncline.engine.presence import DEAD_AFTER, FORGOTTEN_AFTER
 from syncline.model import Worker, WorkerStatus
-from syncline.store import house, workers
+from syncline.store import freshness, house, workers
 from syncline.store.pool import Pool
 from syncline.telemetry import Telemetry
 
-LOOK_EVERY = timedelta(seconds=30)
+LOOK_EVERY = timedelta(seconds=60)
 
 
 class Maintenance:
@@ -32,8 +32,11 @@ class Maintenance:
             present = await workers.list_all(tx, silent_since=now - DEAD_AFTER)
             tables = await house.measure_tables(tx)
             oldest_snapshot = await house.oldest_snapshot(tx)
+            rows = {table.name: table.rows for table in tables}
+            fresh = await freshness.measure(tx, connections=rows["connections"], now=now)
         self._telemetry.workers_counted(Counter(worker.status for worker in present))
         self._telemetry.house_measured(tables, oldest_snapshot)
+        self._telemetry.freshness_measured(fresh.ages, fresh.weight)
         self._tell_deaths([worker for worker in present if worker.status == WorkerStatus.DEAD])
         return LOOK_EVERY
 

@@ -1,0 +1,66 @@
+"""The metrics and log events of the house: loops, workers, sizes, freshness, what was pruned."""
+
+import logging
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+
+from syncline import metrics
+from syncline.model import TableSize, Worker, WorkerStatus
+from syncline.redaction import mask_secrets
+from syncline.voice import TRACEBACK, Fields, Voice
+
+ENGINE = logging.getLogger("syncline.engine")
+
+
+class HouseTelling(Voice):
+    """Tells what is not about a single job."""
+
+    def __init__(self, cell: str, define: metrics.Definitions) -> None:
+        super().__init__(cell)
+        self._engine = metrics.EngineMetrics(define)
+        self._engine.info[cell].set(1)
+
+    def loop_failed(self, loop: str, error: BaseException, pause: timedelta) -> None:
+        self._engine.loop_failures[loop].inc()
+        fields: Fields = {"loop": loop, "error_class": type(error).__name__}
+        fields["error"] = mask_secrets(str(error))[:500]
+        fields["pause_seconds"] = round(pause.total_seconds(), 3)
+        if ENGINE.isEnabledFor(logging.DEBUG):  # an outage repeats itself too often to say it all
+            fields[TRACEBACK] = mask_secrets("".join(traceback.format_exception(error))).rstrip()
+        self._log(ENGINE, logging.WARNING, "engine.loop_failed", fields)
+
+    def database_back(self, loop: str) -> None:
+        self._log(ENGINE, logging.INFO, "engine.database_back", {"loop": loop})
+
+    def pruned(self, jobs: int, signals: int) -> None:
+        """Count what a round of retention removed."""
+        self._engine.pruned["jobs"].inc(jobs)
+        self._engine.pruned["signals"].inc(signals)
+        if jobs or signals:
+            self._log(ENGINE, logging.INFO, "engine.pruned", {"jobs": jobs, "signals": signals})
+
+    def workers_counted(self, by_status: Mapping[str, int]) -> None:
+        for status in WorkerStatus:
+            self._engine.workers[status].set(by_status.get(status, 0))
+
+    def worker_died(self, worker: Worker) -> None:
+        fields: Fields = {
+            "worker_id": str(worker.id),
+            "host": worker.host,
+            "worker_pid": worker.pid,
+        }
+        fields |= {"busy": worker.busy, "last_heard_of": worker.beat_at.isoformat()}
+        self._log(ENGINE, logging.WARNING, "engine.worker_died", fields)
+
+    def house_measured(self, tables: Iterable[TableSize], oldest_snapshot: timedelta) -> None:
+        for table in tables:
+            self._engine.table_bytes[table.name].set(table.bytes)
+            self._engine.table_rows[table.name].set(table.rows)
+            self._engine.table_dead_rows[table.name].set(table.dead_rows)
+        self._engine.oldest_snapshot.set(oldest_snapshot.total_seconds())
+
+    def freshness_measured(self, ages: Mapping[str, Sequence[float]], weight: float) -> None:
+        """Show how old the last good sync of connections is; each stands for `weight` of them."""
+        for provider_slug in self._engine.freshness.keys() | ages.keys():
+            self._engine.freshness[provider_slug].show_all(ages.get(provider_slug, ()), weight)
