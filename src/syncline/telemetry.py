@@ -17,13 +17,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from syncline import metrics
 from syncline.policy.schedule import RunPlan
+from syncline.telemetry_house import MAX_PROVIDERS as MAX_PROVIDERS
 from syncline.telemetry_house import HouseTelling
 from syncline.telemetry_http import HttpCalls
 from syncline.voice import Fields, inside
 
 SCHEDULER = logging.getLogger("syncline.scheduler")
 EXECUTOR = logging.getLogger("syncline.executor")
-MAX_PROVIDERS = 500  # a connection may be created with any provider's name
 MAX_SPAN_EVENTS = 1000  # a tick may plan 100 000 runs; the debug log tells them all
 CONNECTOR_ERRORS = {"RateLimited", "Transient", "Unauthorized", "Permanent", "SyncError"}
 ERROR_CLASSES = CONNECTOR_ERRORS | {"ContractError", "Timeout", "LeaseLapsed", "Unexpected"}
@@ -52,7 +52,6 @@ class Telemetry(HouseTelling):
         self.http = HttpCalls(define, self._tracer, cell)
         self._tick_span: trace.Span = trace.INVALID_SPAN
         self._span_events_left = 0
-        self._providers = metrics.BoundedNames(MAX_PROVIDERS)
         self._tenants = metrics.BoundedNames(max_tenants) if tenant_label else None
 
     def exposition(self) -> bytes:

@@ -10,6 +10,7 @@ from syncline.model import TableSize, Worker, WorkerStatus
 from syncline.redaction import mask_secrets
 from syncline.voice import TRACEBACK, Fields, Voice
 
+MAX_PROVIDERS = 500  # a connection may be created with any provider's name
 ENGINE = logging.getLogger("syncline.engine")
 
 
@@ -18,6 +19,7 @@ class HouseTelling(Voice):
 
     def __init__(self, cell: str, define: metrics.Definitions) -> None:
         super().__init__(cell)
+        self._providers = metrics.BoundedNames(MAX_PROVIDERS)
         self._engine = metrics.EngineMetrics(define)
         self._engine.info[cell].set(1)
 
@@ -62,5 +64,8 @@ class HouseTelling(Voice):
 
     def freshness_measured(self, ages: Mapping[str, Sequence[float]], weight: float) -> None:
         """Show how old the last good sync of connections is; each stands for `weight` of them."""
-        for provider_slug in self._engine.freshness.keys() | ages.keys():
-            self._engine.freshness[provider_slug].show_all(ages.get(provider_slug, ()), weight)
+        shown: dict[str, list[float]] = {str(label): [] for label in self._engine.freshness}
+        for provider_slug, seconds in ages.items():
+            shown.setdefault(self._providers.shown(provider_slug), []).extend(seconds)
+        for label, seconds in shown.items():
+            self._engine.freshness[label].show_all(seconds, weight)
