@@ -20,6 +20,7 @@ Client = httpx2.AsyncClient
 BODIES: dict[str, Any] = {
     "edit_connection": {"config": {"stolen": True}},
     "sync_connection": {"job_type": "full"},
+    "set_credentials": {"credentials": {"token": "stolen"}},
 }
 OPEN = {"/healthz", "/readyz", "/docs", "/openapi.json", "/login", "/style.css", "/icon.svg"}
 

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from syncline.api import docs, login, problems
 from syncline.api.access import AskingOperator, Gate
 from syncline.api.page import StatusPage
-from syncline.api.routes import connections, jobs, overview, signals
+from syncline.api.routes import connections, credentials, jobs, overview, signals
 from syncline.api.shield import Shield
 from syncline.api.wording import one_line, shortened
 from syncline.engine.app import Engine
@@ -53,7 +53,7 @@ def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
     app.add_middleware(Shield, hosts=hosts)
     problems.install(app)
     _add_probes(app, engine)
-    for part in (connections, jobs, signals, overview):
+    for part in (connections, credentials, jobs, signals, overview):
         app.include_router(part.router)
     docs.install(app)
     login.install(app)

@@ -89,6 +89,16 @@ class NewConnectionBody(Strict):
     interval_seconds: Interval | None = None
 
 
+class OneConnectionBody(NewConnectionBody):
+    credentials: Json | None = Field(
+        None, description="Stored encrypted; no answer ever holds them.", repr=False
+    )
+
+
+class CredentialsBody(Strict):
+    credentials: Json = Field(description="Replaces what the connection signs in with.", repr=False)
+
+
 class BulkBody(Strict):
     connections: Annotated[list[NewConnectionBody], Field(min_length=1, max_length=LARGEST_BATCH)]
 

@@ -22,6 +22,7 @@ from syncline.api.asked import (
     ConnectionQuery,
     EditBody,
     NewConnectionBody,
+    OneConnectionBody,
     PauseBody,
     SyncBody,
 )
@@ -61,7 +62,7 @@ async def list_connections(
 
 @router.post("", status_code=201, responses=problems(409, 413, 415), response_model=ConnectionOut)
 async def create_connection(
-    request: Request, person: Asking, body: NewConnectionBody, key: IdempotencyKey = None
+    request: Request, person: Asking, body: OneConnectionBody, key: IdempotencyKey = None
 ) -> Response:
     """Add a connection; the next tick schedules its first run."""
     new = _new(person, body)
@@ -71,7 +72,7 @@ async def create_connection(
         person,
         key,
         ConnectionOut.of,
-        lambda once: connections.create(**asdict(new), once=once),
+        lambda once: connections.create(**asdict(new), credentials=body.credentials, once=once),
         status=201,
     )
 

@@ -1,0 +1,37 @@
+"""`/v1/connections/ID/credentials`: what a connection signs in with, written and never read."""
+
+from uuid import UUID
+
+from fastapi import APIRouter, Request
+
+from syncline.api.access import Asking
+from syncline.api.answers import engine_of, problems
+from syncline.api.asked import CredentialsBody
+from syncline.api.schemas import ConnectionOut
+
+router = APIRouter(prefix="/v1/connections/{connection_id}/credentials", tags=["connections"])
+
+
+@router.put("", responses=problems(404, 413, 415))
+async def set_credentials(
+    request: Request,
+    person: Asking,
+    connection_id: UUID,
+    body: CredentialsBody,
+) -> ConnectionOut:
+    """Change what a connection signs in with; one that needed that goes on from its cursor."""
+    changed = await engine_of(request).connections.set_credentials(
+        connection_id, body.credentials, tenant_id=person.tenant_id
+    )
+    return ConnectionOut.of(changed)
+
+
+@router.delete("", responses=problems(404))
+async def forget_credentials(
+    request: Request, person: Asking, connection_id: UUID
+) -> ConnectionOut:
+    """Forget what a connection signs in with."""
+    changed = await engine_of(request).connections.set_credentials(
+        connection_id, None, tenant_id=person.tenant_id
+    )
+    return ConnectionOut.of(changed)
