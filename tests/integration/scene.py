@@ -1,5 +1,6 @@
 """A connection of the real engine, synced by real workers that may be killed."""
 
+import base64
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -8,6 +9,7 @@ from support.processes import LEASE_SECONDS, Fleet, exit_code, until
 from syncline import Engine, Settings
 
 PATIENCE = LEASE_SECONDS + 40
+SECRET_KEYS = "test:" + base64.b64encode(b"k" * 32).decode()
 
 
 class Scene:
@@ -17,13 +19,16 @@ class Scene:
         self._fleet = fleet
         self._id: Any = None
 
-    async def connect(self, provider: str, config: dict[str, Any]) -> None:
+    async def connect(
+        self, provider: str, config: dict[str, Any], credentials: dict[str, Any] | None = None
+    ) -> None:
         async with self._engine() as engine:
             connection = await engine.connections.create(
                 tenant_id="acme",
                 provider_slug=provider,
                 external_id="1",
                 config=config,
+                credentials=credentials,
                 interval_seconds=86_400,
             )
             self._id = connection.id
@@ -74,11 +79,14 @@ class Scene:
         return [row["error"] and json.loads(row["error"]) for row in rows]
 
     def _engine(self) -> Engine:
-        return Engine(Settings(database_url=self._fleet.url))
+        return Engine(Settings(database_url=self._fleet.url, secret_keys=SECRET_KEYS))
 
     def _start_worker(self) -> Any:
         return self._fleet.start_worker(
-            http__allow_private="*", rate_limit__base_seconds=1, rate_limit__max_seconds=5
+            http__allow_private="*",
+            rate_limit__base_seconds=1,
+            rate_limit__max_seconds=5,
+            secret_keys=SECRET_KEYS,
         )
 
     async def _has_grown(self, count: int) -> bool:

@@ -17,6 +17,7 @@ from syncline.testing.trial import TrialPage, take_pages
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 PAGE = 4
+CREDENTIALS = {"username": USER, "password": PASSWORD}
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ async def test_an_unchanged_listing_is_a_304(kinto: Kinto) -> None:
     await take_pages(
         rest,
         configuration(kinto.server.url),
-        credentials={"username": USER, "password": PASSWORD},
+        credentials=CREDENTIALS,
         cursor=empty.next_cursor,
     )
 
@@ -123,7 +124,7 @@ async def test_workers_killed_in_the_middle_lose_and_double_nothing(
     for number in range(60):
         kinto.put(number, "first")
     async with Toll(kinto.server.port, seconds=0.1) as toll:
-        await scene.connect("rest", with_login(configuration(toll.url)))
+        await scene.connect("rest", configuration(toll.url), CREDENTIALS)
         await scene.sync_killed(60)
         kinto.put(5, "edited")
         kinto.delete(6)
@@ -141,14 +142,10 @@ async def test_a_server_restarted_in_mid_page_is_read_on(kinto: Kinto, scene: Sc
         kinto.server.start()
 
     async with Toll(kinto.server.port, seconds=0.1) as toll:
-        await scene.connect("rest", with_login(configuration(toll.url)))
+        await scene.connect("rest", configuration(toll.url), CREDENTIALS)
         await scene.sync(disturb=restart)
 
     assert_what_is_held(await scene.signals(), kinto, first=60, deleted=set())
-
-
-def with_login(config: dict[str, Any]) -> dict[str, Any]:
-    return config | {"base_url": config["base_url"].replace("//", f"//{USER}:{PASSWORD}@")}
 
 
 def assert_what_is_held(
