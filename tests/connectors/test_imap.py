@@ -1,0 +1,150 @@
+"""Mailboxes: new messages, changed flags, vanished ones, new numbers, and refused logins."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.mailserver import PASSWORD, USER, MailDouble, mail_server
+from syncline import Permanent, RateLimited, Transient, Unauthorized
+from syncline.connectors.imap import Imap
+from syncline.testing.conformance import ConnectorConformance
+from syncline.testing.trial import TrialPage, equip, take_pages
+
+CREDENTIALS = {"username": USER, "password": PASSWORD}
+
+
+@pytest.fixture
+def mail() -> MailDouble:
+    double = MailDouble()
+    for number in range(1, 6):
+        double.deliver(f"letter {number}")
+    return double
+
+
+@pytest.fixture
+def port(mail: MailDouble) -> Iterator[int]:
+    with mail_server(mail) as port:
+        yield port
+
+
+def configuration(port: int, **more: Any) -> dict[str, Any]:
+    return {"host": "127.0.0.1", "port": port, "security": "none", "page_size": 2} | more
+
+
+async def run(config: dict[str, Any], cursor: Any = None, **credentials: str) -> list[TrialPage]:
+    chosen = credentials or CREDENTIALS
+    return await take_pages(equip(Imap()), config, credentials=chosen, cursor=cursor)
+
+
+def told(pages: list[TrialPage]) -> list[tuple[str, Any]]:
+    return [(s.kind, s.payload.get("uid")) for page in pages for s in page.signals]
+
+
+class TestConformance(ConnectorConformance):
+    connector = Imap
+    credentials = CREDENTIALS
+
+    @pytest.fixture(autouse=True)
+    def served(self, port: int) -> None:
+        self.config = configuration(port)
+
+
+async def test_a_full_sync_brings_every_message_once(port: int) -> None:
+    pages = await run(configuration(port))
+
+    assert told(pages) == [("message", uid) for uid in range(1, 6)]
+    assert len(pages) == 3
+    first = pages[0].signals[0]
+    assert first.occurred_at.isoformat() == "2024-05-01T12:00:00+02:00"
+    assert first.payload == {
+        "mailbox": "INBOX",
+        "uid": 1,
+        "size": 42,
+        "flags": [],
+        "message_id": "<1@example.org>",
+        "in_reply_to": None,
+        "subject": "letter 1",
+        "date": "2024-05-01T12:00:00+02:00",
+        "from": ["ada@example.org"],
+        "to": ["ada@example.org"],
+        "cc": [],
+    }
+
+
+async def test_new_flagged_and_vanished_messages(port: int, mail: MailDouble) -> None:
+    [*_, last] = await run(configuration(port))
+    mail.flag(2, "\\Seen")
+    mail.expunge(4)
+    mail.deliver("new")
+
+    pages = await run(configuration(port), last.next_cursor)
+
+    assert told(pages) == [("message", 6), ("message_flags", 2), ("message_vanished", 4)]
+    assert pages[0].signals[1].payload["flags"] == ["\\Seen"]
+
+
+async def test_a_mailbox_that_has_not_changed_is_only_looked_at(
+    port: int, mail: MailDouble
+) -> None:
+    [*_, last] = await run(configuration(port))
+    mail.commands.clear()
+
+    [nothing] = await run(configuration(port), last.next_cursor)
+
+    assert nothing.signals == ()
+    assert not [command for command in mail.commands if command.startswith("UID")]
+
+
+async def test_new_numbers_are_told_and_all_is_read_anew(port: int, mail: MailDouble) -> None:
+    [*_, last] = await run(configuration(port))
+    mail.renumber()
+
+    pages = await run(configuration(port), last.next_cursor)
+
+    assert told(pages) == [("mailbox_reset", None)] + [("message", uid) for uid in range(1, 6)]
+
+
+async def test_a_connection_lost_in_mid_answer_is_transient(port: int, mail: MailDouble) -> None:
+    mail.breaks_off = True
+
+    with pytest.raises(Transient):
+        await run(configuration(port))
+
+
+async def test_logins(port: int, mail: MailDouble) -> None:
+    with pytest.raises(Unauthorized) as refused:
+        await run(configuration(port), username=USER, password="wr0ng-s3cret")
+    assert "wr0ng-s3cret" not in str(refused.value)
+    with pytest.raises(Unauthorized, match="must hold username and password"):
+        await run(configuration(port), token="x")
+    mail.login_answer = "NO [LIMIT] Too many connections"
+    with pytest.raises(RateLimited):
+        await run(configuration(port))
+
+
+async def test_nobody_there_is_transient(port: int) -> None:
+    with pytest.raises(Transient):
+        await run(configuration(1))
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        ({"mailboxes": ["Nowhere"]}, r"config\.mailboxes: .*doesn't exist"),
+        ({"security": "some"}, r"config\.security"),
+        ({"host": ""}, r"config\.host"),
+    ],
+)
+async def test_a_wrong_configuration_is_told_by_its_field(
+    port: int, more: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(Permanent, match=complaint):
+        await run(configuration(port, **more))
+
+
+async def test_private_addresses_and_open_passwords_are_refused_unless_allowed(port: int) -> None:
+    with pytest.raises(Permanent, match="in the open"):
+        await take_pages(Imap(), configuration(port), credentials=CREDENTIALS)
+    with pytest.raises(Permanent, match=r"127\.0\.0\.1, which is not public"):
+        await take_pages(Imap(), configuration(port, security="tls"), credentials=CREDENTIALS)
