@@ -1,5 +1,6 @@
 """Mailboxes: new messages, changed flags, vanished ones, new numbers, and refused logins."""
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -148,3 +149,23 @@ async def test_private_addresses_and_open_passwords_are_refused_unless_allowed(p
         await take_pages(Imap(), configuration(port), credentials=CREDENTIALS)
     with pytest.raises(Permanent, match=r"127\.0\.0\.1, which is not public"):
         await take_pages(Imap(), configuration(port, security="tls"), credentials=CREDENTIALS)
+
+
+async def test_the_host_is_looked_up_once(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that leads elsewhere when it is asked again leads nobody there."""
+    answers = iter([[(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]])
+    usual = socket.getaddrinfo
+
+    def resolve(host: str, *arguments: Any, **options: Any) -> Any:
+        return next(answers) if host == "mail.test" else usual(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+    [page, *_] = await run(configuration(port, host="mail.test", page_size=10))
+
+    assert len(list(page.signals)) == 5
+
+
+async def test_a_server_without_tls_is_transient(port: int) -> None:
+    with pytest.raises(Transient):
+        await run(configuration(port, security="tls"))

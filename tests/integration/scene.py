@@ -33,6 +33,10 @@ class Scene:
             )
             self._id = connection.id
 
+    async def set_credentials(self, credentials: dict[str, Any]) -> None:
+        async with self._engine() as engine:
+            await engine.connections.set_credentials(self._id, credentials)
+
     async def sync(self, *, disturb: Callable[[], Awaitable[None]] | None = None) -> None:
         """Run a job to its end; the disturbance comes once the worker has stored something."""
         before = await self._fleet.count("signals")

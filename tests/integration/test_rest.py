@@ -106,6 +106,27 @@ async def test_a_changed_password_is_unauthorized(kinto: Kinto) -> None:
         kinto.set_password(PASSWORD)
 
 
+async def test_new_credentials_resume_a_connection_with_its_cursor(
+    kinto: Kinto, scene: Scene
+) -> None:
+    kinto.put(1, "first")
+    await scene.connect("rest", configuration(kinto.server.url), CREDENTIALS)
+    await scene.sync()
+    kinto.set_password("another-pa55word")
+    try:
+        kinto.put(2, "second")
+        await scene.sync()
+        stopped = await scene.status()
+        await scene.set_credentials({"username": USER, "password": "another-pa55word"})
+        await scene.sync()
+    finally:
+        kinto.set_password(PASSWORD)
+
+    assert stopped == "needs_reauth"
+    assert await scene.status() == "active"
+    assert [payload["id"] for _, payload in await scene.signals()] == ["note-1", "note-2"]
+
+
 async def test_its_overload_is_a_rate_limit_with_its_hint(kinto: Kinto) -> None:
     """Without its database Kinto answers 503 and names the seconds to wait."""
     kinto.postgres.stop()

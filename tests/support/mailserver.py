@@ -4,7 +4,7 @@ import re
 import socketserver
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 USER, PASSWORD = "ada", "pa55word-of-ada"
@@ -112,7 +112,7 @@ class _Session(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         self._say("* OK ready")
         for line in self.rfile:
-            tag, _, command = line.decode().strip().partition(" ")
+            tag, _, command = line.decode(errors="replace").strip().partition(" ")
             untagged, end = self.double.answer(command)
             if self.double.breaks_off and "FETCH" in command:
                 self.double.breaks_off = False
@@ -123,7 +123,8 @@ class _Session(socketserver.StreamRequestHandler):
                 return
 
     def _say(self, text: str) -> None:
-        self.wfile.write(f"{text}\r\n".encode())
+        with suppress(ConnectionError):  # the client may have left
+            self.wfile.write(f"{text}\r\n".encode())
 
 
 @contextmanager

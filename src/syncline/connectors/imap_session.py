@@ -39,10 +39,9 @@ def logged_in(
         from imapclient.exceptions import IMAPClientAbortError, IMAPClientError
     except ImportError:
         raise Permanent("imap needs an extra: pip install 'syncline[imap]'") from None
-    _check_way(account, allow_private=allow_private)
     client: IMAPClient | None = None
     try:
-        client = _open(account)
+        client = _open(account, _addresses(account, allow_private=allow_private))
         _log_in(client, credentials or {})
         if client.has_capability("ENABLE") and client.has_capability("CONDSTORE"):
             client.enable("CONDSTORE")  # some servers count changes only once somebody asks
@@ -66,13 +65,38 @@ def _leave(client: "IMAPClient") -> None:
             client.shutdown()
 
 
-def _open(account: Account) -> "IMAPClient":
+class _NamedContext(ssl.SSLContext):
+    """Checks certificates for the name that was asked for, though an address is connected to."""
+
+    host: str
+
+    def wrap_socket(self, sock: Any, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        return super().wrap_socket(sock, *arguments, **{**options, "server_hostname": self.host})
+
+
+def _context(host: str) -> ssl.SSLContext:
+    context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_default_certs()
+    context.host = host
+    return context
+
+
+def _open(account: Account, addresses: list[str]) -> "IMAPClient":
+    """Return a client connected to the first address that answers."""
     from imapclient import IMAPClient
 
     is_tls = account.security == "tls"
-    client = IMAPClient(account.host, account.port, ssl=is_tls, timeout=TIMEOUT_SECONDS)
+    tls = {"ssl": is_tls, "ssl_context": _context(account.host) if is_tls else None}
+    for address in addresses:
+        try:
+            client = IMAPClient(address, account.port, timeout=TIMEOUT_SECONDS, **tls)
+        except OSError:
+            if address == addresses[-1]:
+                raise
+        else:
+            break
     if account.security == "starttls":
-        client.starttls(ssl.create_default_context())
+        client.starttls(_context(account.host))
     client.normalise_times = False  # INTERNALDATE keeps its zone
     return client
 
@@ -98,19 +122,22 @@ def _log_in(client: "IMAPClient", credentials: Mapping[str, Any]) -> None:
         raise Transient(f"the login failed: {_without(str(error), credentials)}") from None
 
 
-def _check_way(account: Account, *, allow_private: bool) -> None:
-    """Refuse addresses that are not public, and passwords in the open, unless it is allowed."""
-    if allow_private:
-        return
-    if account.security == "none":
+def _addresses(account: Account, *, allow_private: bool) -> list[str]:
+    """Return what the host resolves to, once for all: what is checked here is connected to.
+
+    Addresses that are not public, and passwords in the open, are refused unless it is allowed.
+    """
+    if account.security == "none" and not allow_private:
         raise Permanent("config.security: credentials would go in the open")
     try:
         found = socket.getaddrinfo(account.host, account.port, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise Transient(f"{account.host} does not resolve: {error}") from None
-    for *_, address in found:
-        if not is_public(str(address[0])):
-            raise refusal(account.host, str(address[0]))
+    addresses = [str(address[0]) for *_, address in found]
+    for address in addresses:
+        if not allow_private and not is_public(address):
+            raise refusal(account.host, address)
+    return list(dict.fromkeys(addresses))
 
 
 def _refused(account: Account, text: str) -> SyncError:
