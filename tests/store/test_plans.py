@@ -19,6 +19,9 @@ import pytest
 from support.databases import Databases, Mode, modes
 from support.world import at, open_world
 from syncline.store import (
+    board,
+    board_queue,
+    board_rows,
     claims,
     connection_pages,
     connections,
@@ -83,7 +86,7 @@ async def offences_of_pages(session: Any) -> list[str]:
     await session.execute("SET plan_cache_mode = force_custom_plan; SET enable_bitmapscan = off")
     found = [
         f"{case.name}: {offence}"
-        for case in page_cases()
+        for case in (*page_cases(), *board_cases())
         for offence in judge(await explain(session, case), case)
     ]
     await session.execute("RESET enable_bitmapscan")
@@ -185,6 +188,30 @@ def page_cases() -> Iterator[Case]:
     yield case("failed jobs", job_pages.UNSUCCESSFUL_BY_ID, page, *failed, last, page)
     history = [None, one, *[None] * 5, at("23:00")]
     yield case("history", job_pages.BY_CONNECTION, page, *history, last, page)
+
+
+def board_cases() -> Iterator[Case]:
+    """Return what the dashboard asks, with bounds of fifty instead of thousands."""
+    fifty, last = len(DUE), UUID(int=2**128 - 1)
+    minutes = [NOON - timedelta(minutes=place) for place in range(5)]
+    until = [minute + timedelta(minutes=1) for minute in minutes]
+    yield case("statuses", board.COUNT_STATUS, fifty, ["paused", "error"], fifty)
+    yield case("freshness", board.SAMPLE, 200, 0.1, 20, fifty)
+    yield case("signals a minute", board.COUNT_SIGNALS_STORED, 250, minutes, until, fifty)
+    yield case("jobs a minute", board.COUNT_JOBS_MADE, fifty, [READY[0]], [last], fifty)
+    yield case("troubles", board.TROUBLES, fifty, 8, fifty)
+    yield case("lanes", board_queue.LANES, 70, NOON, fifty)
+    yield case("waiting", board_queue.WAITING, 150, NOON, fifty)
+    yield case("running", board_queue.RUNNING, fifty, fifty, on_held_jobs=True)
+    yield case("failed", board_queue.FAILED, fifty, UUID(int=0), fifty)
+    yield case("outcomes", board_queue.RECENT_OUTCOMES, fifty, fifty)
+    yield case("names", board_rows.NAMES, fifty, DUE)
+    yield case("leases", board_rows.LEASES, fifty, fifty, fifty, on_held_jobs=True)
+    yield case("tenants", board_rows.TENANTS, fifty, fifty)
+    yield case(
+        *("signals of jobs", board_rows.COUNT_SIGNALS_OF_JOBS, fifty),
+        *(DUE[0], NOON - timedelta(days=1), fifty),
+    )
 
 
 def planned_columns() -> tuple[list[Any], ...]:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from syncline.clock import Dice, Rng, clock_from
 from syncline.engine.access import Access
+from syncline.engine.board import Board
 from syncline.engine.connections import Connections
 from syncline.engine.equipment import equip
 from syncline.engine.executor import Executor
@@ -58,6 +59,7 @@ class Engine:
     tenants: Tenants
     batches: JobBatches
     inspection: Inspection
+    board: Board
 
     def __init__(
         self,
@@ -241,6 +243,7 @@ class Engine:
         self.tenants = Tenants(*desk)
         self.batches, self.inspection = JobBatches(*desk), Inspection(*desk)
         self.access, self.overview = Access(*desk), Overview(*desk)
+        self.board = Board(*desk)
 
     def _presence(self) -> Presence:
         executor, slots = self._executor, self.settings.executor.concurrency
