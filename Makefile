@@ -11,7 +11,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
           --no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test integration check format lock clean bench bench-quick simulate mutations faults faults-quick
+.PHONY: help demo test browser screenshots integration check format lock clean bench bench-quick simulate mutations faults faults-quick
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,6 +25,14 @@ test: $(VENV)/.dev  ## Run the whole suite against real Postgres
 integration: $(VENV)/.dev  ## Run the connectors against real servers, installed into build/integration
 	@PYTHONPATH=tests $(BIN)/python -m integration.environments
 	@$(BIN)/pytest -m integration tests/integration $(PYTEST_ARGS)
+
+browser: $(VENV)/.dev  ## Look at every page in a real Chromium, which must be on this machine
+	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/python -m pip install --quiet 'playwright>=1.50'
+	@$(BIN)/pytest tests/browser $(PYTEST_ARGS)
+
+screenshots: $(VENV)/.dev  ## Take the pictures of docs/images anew
+	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/python -m pip install --quiet 'playwright>=1.50'
+	@PYTHONPATH=tests $(BIN)/python -m browser.screenshots
 
 check: $(VENV)/.dev  ## Formatter, linter, types, import contracts
 	@$(BIN)/ruff format --check $(CODE)

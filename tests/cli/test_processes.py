@@ -155,7 +155,7 @@ def test_the_demo_syncs_tells_of_it_and_can_be_repeated(syncline: CommandLine) -
     read_until(process.stdout, "12 demo connections added")
     address = read_until(process.stdout, r"Syncline is running; see (http://[\d.:]+)")[1]
     read_until(process.stdout, r"\d\d:\d\d:\d\d  12 connections: .*; [1-9]\d* signals")
-    page = httpx2.get(address, trust_env=False).text
+    page = httpx2.get(f"{address}/connections", trust_env=False).text
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate()
 

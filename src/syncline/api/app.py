@@ -1,17 +1,15 @@
 """The HTTP application: the API, its description, probes, and the pages."""
 
 import math
-from collections.abc import Awaitable, Callable
 from importlib.metadata import version
-from importlib.resources import files
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi import FastAPI, Response
+from fastapi.responses import JSONResponse
 
 from syncline.api import docs, login, problems
 from syncline.api.access import AskingOperator, Gate
-from syncline.api.page import StatusPage
+from syncline.api.dashboard import installing
 from syncline.api.routes import connections, credentials, jobs, overview, signals
 from syncline.api.shield import Shield
 from syncline.api.wording import one_line, shortened
@@ -34,7 +32,7 @@ class FiniteJson(JSONResponse):
 
 
 def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
-    """Return the application of one engine, with the status page unless it is left out."""
+    """Return the application of one engine, with the dashboard unless it is left out."""
     api = engine.settings.api
     is_public = not is_loopback(api.host)
     app = FastAPI(
@@ -57,9 +55,9 @@ def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
         app.include_router(part.router)
     docs.install(app)
     login.install(app)
-    _add_assets(app)
+    installing.install_assets(app)
     if page:
-        _add_page(app, engine)
+        installing.install(app, engine)
     return app
 
 
@@ -84,32 +82,6 @@ def _add_probes(app: FastAPI, engine: Engine) -> None:
     @app.get("/metrics", include_in_schema=False)
     async def metrics(operator: AskingOperator) -> Response:  # noqa: ARG001
         return Response(engine.telemetry.exposition(), headers={"Content-Type": EXPOSITION})
-
-
-def _add_page(app: FastAPI, engine: Engine) -> None:
-    status_page = StatusPage(engine)
-
-    @app.get("/", include_in_schema=False)
-    async def status(operator: login.ViewingOperator) -> HTMLResponse:  # noqa: ARG001
-        html, is_answering = await status_page.render()
-        return HTMLResponse(html, status_code=200 if is_answering else 503)
-
-    @app.exception_handler(login.DatabaseAway)
-    async def tell_away(_request: Request, error: Exception) -> HTMLResponse:
-        return HTMLResponse(status_page.render_problem(str(error)), status_code=503)
-
-
-def _add_assets(app: FastAPI) -> None:
-    for name, media_type in (("style.css", "text/css"), ("icon.svg", "image/svg+xml")):
-        content = files("syncline.api").joinpath("assets", name).read_bytes()
-        app.add_api_route(f"/{name}", _fixed(content, media_type), include_in_schema=False)
-
-
-def _fixed(content: bytes, media_type: str) -> Callable[[], Awaitable[Response]]:
-    async def respond() -> Response:
-        return Response(content, media_type=media_type)
-
-    return respond
 
 
 def _finite(value: Any) -> Any:

@@ -41,8 +41,9 @@ class Listener:
 async def serving(engine: Engine, listener: Listener, *, page: bool) -> AsyncIterator[None]:
     """Answer requests meanwhile; requests in progress at the end are answered."""
     await _refuse_strangers(engine)
+    app = create_app(engine, page=page)
     config = uvicorn.Config(
-        create_app(engine, page=page),
+        app,
         access_log=False,
         log_config=None,
         lifespan="off",
@@ -56,6 +57,8 @@ async def serving(engine: Engine, listener: Listener, *, page: bool) -> AsyncIte
     try:
         yield
     finally:
+        if page:
+            app.state.streams.close()  # they would be waited for
         server.should_exit = True
         await asyncio.shield(task)
 

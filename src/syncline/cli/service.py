@@ -22,13 +22,15 @@ LOG = logging.getLogger("syncline.http")
 DEMO_TICK_SECONDS = 5  # a minute would leave a newcomer looking at nothing
 
 
-def run_headless(session: Session, settings: Settings, *, scheduler: bool, executor: bool) -> bool:
+def run_headless(
+    session: Session, settings: Settings, *, scheduler: bool, executor: bool, dashboard: bool
+) -> bool:
     """Run the chosen roles until a signal; return whether the end was clean."""
 
     async def work(interrupts: Interrupts) -> bool:
         async with session.engine(settings) as engine:
             await engine.connections.list(limit=1)  # a schema that does not fit is refused here
-            async with serving(engine, listener, page=False):
+            async with serving(engine, listener, page=dashboard):
                 interrupts.react = engine.stop
                 LOG.info("serving %s", listener.url)
                 return await engine.run(signals=False, scheduler=scheduler, executor=executor)

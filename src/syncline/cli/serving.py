@@ -32,7 +32,7 @@ def up(
     """Run everything here, with a live view.
 
     That is: the embedded or the configured database, which is migrated first, the scheduler, the
-    executor and a status page. Ctrl-C stops everything; the data stays.
+    executor and the dashboard. Ctrl-C stops everything; the data stays.
     """
     from syncline.cli.service import run_with_view
 
@@ -50,14 +50,15 @@ def run(
     no_executor: Annotated[
         bool, typer.Option("--no-executor", help="Run nothing; queue it for others.")
     ] = False,
+    dashboard: Annotated[bool, typer.Option("--dashboard", help="Serve the pages too.")] = False,
     host: Host = None,
     port: Port = None,
 ) -> None:
     """Run headless, for production.
 
-    Logs go to stderr; health and metrics are served over HTTP. Any number of processes share one
-    database. SIGTERM or SIGINT lets running jobs end and exits with 0; a second signal exits with
-    1 at once.
+    Logs go to stderr; the API, health and metrics are served over HTTP. Any number of processes
+    share one database. SIGTERM or SIGINT lets running jobs end and exits with 0; a second signal
+    exits with 1 at once.
     """
     from syncline.cli.service import run_headless
 
@@ -65,7 +66,11 @@ def run(
     settings = _settings(session, host, port)
     _to_the_end(
         lambda: run_headless(
-            session, settings, scheduler=not no_scheduler, executor=not no_executor
+            session,
+            settings,
+            scheduler=not no_scheduler,
+            executor=not no_executor,
+            dashboard=dashboard,
         )
     )
 

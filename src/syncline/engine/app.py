@@ -59,7 +59,6 @@ class Engine:
     tenants: Tenants
     batches: JobBatches
     inspection: Inspection
-    board: Board
 
     def __init__(
         self,
@@ -240,10 +239,9 @@ class Engine:
         self.jobs, self.signals = Jobs(*desk), Signals(*desk)
         self.secrets = Secrets(*desk, self._vault)
         self.workers, self._explanations = Workers(*desk), Explanations(*desk)
-        self.tenants = Tenants(*desk)
+        self.tenants, self.board = Tenants(*desk), Board(*desk)
         self.batches, self.inspection = JobBatches(*desk), Inspection(*desk)
         self.access, self.overview = Access(*desk), Overview(*desk)
-        self.board = Board(*desk)
 
     def _presence(self) -> Presence:
         executor, slots = self._executor, self.settings.executor.concurrency

@@ -11,7 +11,7 @@ from syncline.engine.presence import DEAD_AFTER
 from syncline.model import ConnectionStatus, Job, Worker, WorkerStatus
 from syncline.policy.freshness import Band, distribute
 from syncline.store import board, board_queue, board_rows, workers
-from syncline.store.board import Figure, Sighting, Trouble
+from syncline.store.board import Figure, Trouble
 from syncline.store.board_queue import Lane
 from syncline.store.board_rows import Lease, SignalsOfJobs
 from syncline.store.pool import Transaction
@@ -50,7 +50,6 @@ class Overview:
     connections: Figure
     by_status: dict[str, Figure]
     signals: Figure
-    freshness: Freshness
     minutes: Sequence[Minute]
     lanes: dict[str, Lane]
     troubles: Sequence[Trouble]
@@ -108,9 +107,6 @@ class Board(Desk):
                 connections=total,
                 by_status=by_status,
                 signals=await board.count_signals(tx),
-                freshness=_judge_freshness(
-                    await board.sample_freshness(tx, total.count), total, now
-                ),
                 minutes=await self._read_minutes(tx, now),
                 lanes=await board_queue.read_lanes(
                     tx, now=now, failed_from=board.first_id_at(now - FAILED_WITHIN)
@@ -118,6 +114,18 @@ class Board(Desk):
                 troubles=await board.list_troubles(tx, limit=8),
                 workers=await workers.list_all(tx, silent_since=now - DEAD_AFTER),
             )
+
+        return await self._pool.reading(read)
+
+    async def freshness(self) -> Freshness:
+        """Return how old what was synced is, from a sample where there are many connections."""
+
+        async def read(tx: Transaction) -> Freshness:
+            now = await self._clock.now(tx)
+            total, _ = await board.count_connections(tx)
+            seen = await board.sample_freshness(tx, total.count)
+            ages = [now - one.last_good_at if one.last_good_at else None for one in seen]
+            return Freshness(distribute(ages), len(seen), total.count > board.ALL_SAMPLED)
 
         return await self._pool.reading(read)
 
@@ -210,11 +218,6 @@ class Board(Desk):
         by_minute = {**rates.minutes, **{minute.at: minute for minute in counted}}
         rates.keep(counted, shown=shown, now=now)
         return [by_minute[at] for at in shown]
-
-
-def _judge_freshness(seen: Sequence[Sighting], total: Figure, now: datetime) -> Freshness:
-    ages = [now - one.last_good_at if one.last_good_at else None for one in seen]
-    return Freshness(distribute(ages), len(seen), total.count > 3 * board.SAMPLED)
 
 
 def _summarise(

@@ -16,6 +16,7 @@ from syncline.store.pool import Transaction
 
 COUNTED_EXACTLY = 20_000
 SAMPLED = 2_000
+ALL_SAMPLED = 6_000  # up to here every connection is looked at
 RUNS_LOOKED_BACK = 20
 
 
@@ -109,8 +110,8 @@ class Sighting:
 
 async def sample_freshness(tx: Transaction, total: int) -> list[Sighting]:
     """Return the active connections, or about two thousand of them where there are many."""
-    percent = min(100.0, 100.0 * SAMPLED / max(total, 1)) if total > 3 * SAMPLED else 100.0
-    rows = await tx.fetch(SAMPLE, percent, RUNS_LOOKED_BACK, 4 * SAMPLED)
+    percent = 100.0 * SAMPLED / total if total > ALL_SAMPLED else 100.0
+    rows = await tx.fetch(SAMPLE, percent, RUNS_LOOKED_BACK, 2 * ALL_SAMPLED)
     return [Sighting(row["provider_slug"], row["finished_at"]) for row in rows]
 
 

@@ -1,0 +1,118 @@
+// Everything works without this file; it adds live pages, choosing many, copying and the theme.
+
+const live = document.getElementById("live");
+
+function isBusy(part) {
+  const active = document.activeElement;
+  const isTyping = active && part.contains(active) && active.matches("input, select, textarea");
+  return isTyping || part.querySelector("input:checked") !== null || isSelecting(part);
+}
+
+function isSelecting(part) {
+  const selection = getSelection();
+  return selection !== null && !selection.isCollapsed && part.contains(selection.anchorNode);
+}
+
+function keepState(old, fresh) {
+  const opened = [...old.querySelectorAll("details")].map((details) => details.open);
+  fresh.querySelectorAll("details").forEach((details, place) => { details.open = opened[place] ?? false; });
+}
+
+function replace(fresh) {
+  for (const part of document.querySelectorAll("[data-live]")) {
+    const other = fresh.getElementById(part.id);
+    if (!other || part.outerHTML === other.outerHTML || isBusy(part)) continue;
+    keepState(part, other);
+    const focused = part.contains(document.activeElement) ? document.activeElement : null;
+    const place = focused ? [...part.querySelectorAll("a, button, summary")].indexOf(focused) : -1;
+    part.replaceWith(document.adoptNode(other));
+    if (place >= 0) document.getElementById(other.id).querySelectorAll("a, button, summary")[place]?.focus();
+  }
+}
+
+let isLooking = false;
+async function look() {
+  if (isLooking || document.hidden || live.getAttribute("aria-pressed") !== "true") return;
+  isLooking = true;
+  try {
+    const answer = await fetch(location.href, { credentials: "same-origin" });
+    if (answer.redirected) return location.reload();
+    if (answer.ok) replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
+  } catch { /* the stream tells that the server is away */ } finally {
+    isLooking = false;
+  }
+}
+
+if (live && document.querySelector("[data-live]")) {
+  live.hidden = false;
+  const events = new EventSource("/events");
+  let isFirst = true;
+  events.addEventListener("tick", () => {
+    delete live.dataset.lost;
+    if (!isFirst) look();
+    isFirst = false;
+  });
+  events.addEventListener("error", () => { live.dataset.lost = ""; });
+  live.addEventListener("click", () => {
+    const holds = live.getAttribute("aria-pressed") === "true";
+    live.setAttribute("aria-pressed", String(!holds));
+    live.lastElementChild.textContent = holds ? "Held" : "Live";
+  });
+  addEventListener("pagehide", () => events.close());
+}
+
+const theme = document.getElementById("theme");
+if (theme) {
+  const root = document.documentElement;
+  const next = { undefined: "dark", dark: "light", light: undefined };
+  const show = () => { theme.textContent = { dark: "Dark", light: "Light" }[root.dataset.theme] ?? "Auto"; };
+  theme.hidden = false;
+  show();
+  theme.addEventListener("click", () => {
+    const chosen = next[root.dataset.theme];
+    if (chosen) root.dataset.theme = chosen; else delete root.dataset.theme;
+    try {
+      if (chosen) localStorage.setItem("theme", chosen); else localStorage.removeItem("theme");
+    } catch { /* it holds for this page alone */ }
+    show();
+  });
+}
+
+for (const form of document.querySelectorAll("[data-bulk]")) {
+  const told = form.querySelector("[data-chosen]");
+  const buttons = form.querySelectorAll("button[name=action]");
+  const count = () => {
+    const boxes = form.querySelectorAll("input[name=ids]");
+    const chosen = [...boxes].filter((box) => box.checked).length;
+    const all = form.querySelector("[data-all]");
+    if (all) {
+      all.checked = chosen > 0 && chosen === boxes.length;
+      all.indeterminate = chosen > 0 && chosen < boxes.length;
+    }
+    buttons.forEach((button) => { button.disabled = chosen === 0; });
+    told.textContent = chosen ? `${chosen} chosen` : "Choose connections to act on them.";
+  };
+  form.addEventListener("change", (event) => {
+    if (event.target.matches("[data-all]")) {
+      form.querySelectorAll("input[name=ids]").forEach((box) => { box.checked = event.target.checked; });
+    }
+    count();
+  });
+  count();
+}
+
+document.addEventListener("submit", (event) => {
+  const question = event.target.dataset.confirm;
+  if (question && !confirm(question)) event.preventDefault();
+});
+
+if (navigator.clipboard) {
+  for (const button of document.querySelectorAll("[data-copy], [data-copy-from]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const from = button.dataset.copyFrom;
+      await navigator.clipboard.writeText(from ? document.querySelector(from).textContent : button.dataset.copy);
+      button.textContent = "Copied";
+    });
+  }
+}

@@ -1,0 +1,140 @@
+"""What the forms of the pages do: each by POST, with the session's own token."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Form, Request, Response
+from fastapi.responses import RedirectResponse
+
+from syncline.api.access import Person, check_csrf
+from syncline.api.dashboard.views import PageRoute, Shown
+from syncline.api.login import ViewingOperator
+from syncline.api.problems import Problem
+from syncline.api.wording import one_line, shortened
+from syncline.engine.app import Engine
+from syncline.model import JobType
+
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
+MOST_AT_ONCE = 500
+Csrf = Annotated[str, Form(max_length=100)]
+Act = Callable[[Engine, UUID, Person], Awaitable[Any]]
+
+
+async def _sync(engine: Engine, connection_id: UUID, _person: Person) -> None:
+    await engine.trigger(connection_id)
+
+
+async def _resync(engine: Engine, connection_id: UUID, _person: Person) -> None:
+    await engine.trigger(connection_id, job_type=JobType.FULL)
+
+
+async def _pause(engine: Engine, connection_id: UUID, person: Person) -> None:
+    await engine.connections.pause(connection_id, by=person.name, reason="paused on the dashboard")
+
+
+async def _resume(engine: Engine, connection_id: UUID, _person: Person) -> None:
+    await engine.connections.resume(connection_id)
+
+
+ACTIONS: dict[str, tuple[Act, str]] = {
+    "sync": (_sync, "synced"),
+    "full": (_resync, "resynced"),
+    "pause": (_pause, "paused"),
+    "resume": (_resume, "resumed"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    connection_id: UUID
+    why: str
+
+
+@router.post("/connections/bulk")
+async def act_on_many(
+    request: Request,
+    viewer: ViewingOperator,
+    views: Shown,
+    action: Annotated[str, Form(max_length=20)],
+    ids: Annotated[list[UUID] | None, Form()] = None,
+    here: Annotated[str, Form(max_length=4096)] = "/connections",
+    csrf: Csrf = "",
+) -> Response:
+    """Pause, resume or sync the connections that were chosen; tell those that refused."""
+    check_csrf(viewer, csrf)
+    act, told = _action(action)
+    chosen = ids or []
+    if not chosen or len(chosen) > MOST_AT_ONCE:
+        raise ValueError(f"{len(chosen)} connections are chosen; choose 1 to {MOST_AT_ONCE}")
+    refused = []
+    for connection_id in chosen:
+        try:
+            await act(views.engine, connection_id, viewer)
+        except (ValueError, LookupError) as error:
+            refused.append(Refused(connection_id, shortened(one_line(str(error.args[0])), 300)))
+    back = here if here.startswith("/connections") and here.isprintable() else "/connections"
+    done = len(chosen) - len(refused)
+    if refused:
+        return views.page(
+            "refused.html",
+            request,
+            status=409,
+            title="Not all could be done",
+            viewer=viewer,
+            refused=refused,
+            done=done,
+            action=action,
+            back=back,
+        )
+    sign = "&" if "?" in back else "?"
+    return RedirectResponse(f"{back}{sign}done={told}&count={done}", status_code=303)
+
+
+@router.post("/connections/{connection_id}/interval")
+async def set_interval(
+    viewer: ViewingOperator,
+    views: Shown,
+    connection_id: UUID,
+    seconds: Annotated[str, Form(max_length=20)] = "",
+    csrf: Csrf = "",
+) -> Response:
+    """Change how often a connection runs; an empty field goes back to the default."""
+    check_csrf(viewer, csrf)
+    text = seconds.strip()
+    if text and not (text.isascii() and text.isdigit()):
+        raise ValueError(f"seconds is {text!r}; it must be a whole number, or empty")
+    await views.engine.connections.set_interval(connection_id, int(text) if text else None)
+    return RedirectResponse(f"/connections/{connection_id}?done=changed", status_code=303)
+
+
+@router.post("/connections/{connection_id}/{action}")
+async def act_on_one(
+    viewer: ViewingOperator, views: Shown, connection_id: UUID, action: str, csrf: Csrf = ""
+) -> Response:
+    """Sync, resync, pause or resume one connection."""
+    check_csrf(viewer, csrf)
+    act, told = _action(action)
+    await act(views.engine, connection_id, viewer)
+    return RedirectResponse(f"/connections/{connection_id}?done={told}", status_code=303)
+
+
+@router.post("/jobs/{job_id}/{action}")
+async def act_on_job(
+    viewer: ViewingOperator, views: Shown, job_id: UUID, action: str, csrf: Csrf = ""
+) -> Response:
+    """Retry or cancel a job."""
+    check_csrf(viewer, csrf)
+    jobs = views.engine.jobs
+    acts = {"retry": jobs.retry, "cancel": jobs.cancel}
+    if action not in acts:
+        raise Problem(404, "not-found", "there is no such action")
+    job = await acts[action](job_id)
+    return RedirectResponse(f"/jobs/{job.id}", status_code=303)
+
+
+def _action(name: str) -> tuple[Act, str]:
+    if name not in ACTIONS:
+        raise Problem(404, "not-found", "there is no such action")
+    return ACTIONS[name]

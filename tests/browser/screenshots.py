@@ -1,0 +1,68 @@
+"""Takes the pictures of docs/images: python -m browser.screenshots [FOLDER]."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from support.browsing import FLAGS, House, find_chromium
+from syncline.testing.database import TemporaryServer
+
+CONNECTIONS = 5_000
+FOLDER = Path(__file__).parents[2] / "docs" / "images"
+WIDE = {"viewport": {"width": 1280, "height": 860}}
+PHONE = {"viewport": {"width": 390, "height": 844}}
+LATEST = """
+    SELECT (SELECT s.id FROM {schema}.signals s WHERE s.kind = 'pull_request_merged'
+             ORDER BY s.received_at DESC LIMIT 1) AS signal,
+           (SELECT j.connection_id FROM {schema}.sync_jobs j
+             WHERE j.status = 'queued' AND j.error ->> 'class' = 'Transient'
+             ORDER BY j.attempts DESC, j.id LIMIT 1) AS connection
+"""
+
+
+def pages(house: House) -> dict[str, str]:
+    [found] = house.sql(LATEST)
+    return {
+        "overview": "/",
+        "connections": "/connections?tenant=bluebird&order=staleness",
+        "connection": f"/connections/{found['connection']}",
+        "jobs": "/jobs",
+        "signals": f"/signals?show={found['signal']}",
+        "providers": "/providers",
+        "workers": "/workers",
+    }
+
+
+def shoot(browser: Any, house: House, folder: Path) -> None:
+    """Take every page in the light, some in the dark, some on a phone."""
+    for suffix, window, chosen in (
+        ("", {**WIDE, "color_scheme": "light"}, None),
+        ("-dark", {**WIDE, "color_scheme": "dark"}, ("overview", "connection", "signals")),
+        ("-phone", {**PHONE, "color_scheme": "light"}, ("overview", "connections", "connection")),
+    ):
+        context = browser.new_context(**window)
+        page = context.new_page()
+        for name, path in pages(house).items():
+            if chosen is not None and name not in chosen:
+                continue
+            page.goto(house.url + path)
+            page.wait_for_timeout(300)
+            page.screenshot(path=folder / f"{name}{suffix}.png")
+        context.close()
+
+
+def main() -> None:
+    from playwright.sync_api import sync_playwright
+
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryServer() as server:
+        house = House(server.create_database(), connections=CONNECTIONS)
+        with house.open(), sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
+            shoot(browser, house, folder)
+            browser.close()
+
+
+if __name__ == "__main__":
+    main()

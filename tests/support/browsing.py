@@ -1,0 +1,139 @@
+"""A real Chromium, and a server of the dashboard for it to look at."""
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from support import showcase
+from syncline import Engine, Settings
+from syncline.api.server import Listener, serving
+from syncline.settings import ApiSettings
+
+# Nothing but our pages is loaded, and nothing of its own is fetched.
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+GREET_EVERY_SECONDS = 3.0
+
+
+def find_chromium() -> str | None:
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
+class House:
+    """A server in a thread of its own, on a database that is filled like a real one."""
+
+    def __init__(self, url: str, *, connections: int) -> None:
+        self.database_url = url
+        self.url = ""
+        self._connections = connections
+        self._engine: Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leave: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+
+    def sql(self, statement: str, *arguments: Any) -> Any:
+        """Run a statement in the server's loop."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(
+            self._sql(statement, *arguments), self._loop
+        ).result()
+
+    def create_key(self, name: str) -> str:
+        """Return a new operator's key."""
+        assert self._loop is not None
+        assert self._engine is not None
+        making = self._engine.access.create_key(name)
+        return asyncio.run_coroutine_threadsafe(making, self._loop).result()[1]
+
+    async def _sql(self, statement: str, *arguments: Any) -> Any:
+        session = await asyncpg.connect(self.database_url)
+        try:
+            return await session.fetch(statement.replace("{schema}", "syncline"), *arguments)
+        finally:
+            await session.close()
+
+    def run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._leave = asyncio.get_running_loop(), asyncio.Event()
+        async with Engine(Settings(database_url=self.database_url)) as engine:
+            self._engine = engine
+            await engine.migrate()
+            made = await showcase.fill(self.database_url, count=self._connections)
+            with closing(Listener(ApiSettings(port=0))) as listener:
+                async with serving(engine, listener, page=True):
+                    self.url = listener.url
+                    self._ready.set()
+                    await self._greet_until_left(made)
+
+    async def _greet_until_left(self, made: showcase.House) -> None:
+        assert self._leave is not None
+        session = await asyncpg.connect(self.database_url)
+        try:
+            while not self._leave.is_set():
+                await showcase.greet(session, made)
+                try:
+                    async with asyncio.timeout(GREET_EVERY_SECONDS):
+                        await self._leave.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            await session.close()
+
+    @contextmanager
+    def open(self) -> Iterator["House"]:
+        thread = threading.Thread(target=self.run, name="dashboard")
+        thread.start()
+        self._ready.wait()
+        try:
+            if self._failure is not None:
+                raise self._failure
+            yield self
+        finally:
+            if self._loop is not None and self._leave is not None:
+                self._loop.call_soon_threadsafe(self._leave.set)
+            thread.join()
+
+
+class Watched:
+    """A page of the browser, and what it should not have done."""
+
+    def __init__(self, page: Any, house: House) -> None:
+        self.page = page
+        self.house = house
+        self.complaints: list[str] = []
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.complaints.append(f"page error: {error}"))
+        page.on("request", self._see)
+
+    def goto(self, path: str) -> Any:
+        self.page.goto(self.house.url + path)
+        return self.page
+
+    def _hear(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"console: {message.text}")
+
+    def _see(self, request: Any) -> None:
+        if urlsplit(request.url).netloc != urlsplit(self.house.url).netloc:
+            self.complaints.append(f"another host: {request.url}")
