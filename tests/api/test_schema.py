@@ -112,15 +112,21 @@ def hold(requests: Any, served: Served, headers: dict[str, str], answered: "Coun
 
     @given(case=requests, number=strategies.integers(0, 79))
     @hypothesis.settings(
-        max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
     )
     def send(case: Any, number: int) -> None:
+        checks = CHECKS
         for name, ids in served.ids.items():
             if name in (case.path_parameters or {}) and number < len(ids):
                 case.path_parameters[name] = str(ids[number])
+                # With an id that exists there may be nothing wrong with the request any more.
+                checks = [check for check in CHECKS if check is not negative_data_rejection]
         if case.query and "wait" in case.query:
             case.query["wait"] = 0
-        answered[case.call_and_validate(headers=headers, checks=CHECKS).status_code] += 1
+        answered[case.call_and_validate(headers=headers, checks=checks).status_code] += 1
 
     with suppress(Unsatisfiable):  # what takes no parameters cannot be asked for wrongly
         send()

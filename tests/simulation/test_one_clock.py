@@ -12,11 +12,13 @@ from syncline.testing import ScriptedConnector
 from syncline.testing.database import TemporaryServer
 
 AHEAD = timedelta(hours=2)
-# A function found before the server's own makes its clock run ahead, as the engine reads it.
+# Functions found before the server's own make its clock run ahead, as the engine reads it.
 SHIFT = """
     CREATE SCHEMA ahead;
     CREATE FUNCTION ahead.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
         AS $$ SELECT pg_catalog.clock_timestamp() + interval '2 hours' $$;
+    CREATE FUNCTION ahead.now() RETURNS timestamptz LANGUAGE sql STABLE
+        AS $$ SELECT pg_catalog.now() + interval '2 hours' $$;
     ALTER DATABASE "{database}" SET search_path = ahead, pg_catalog;
 """
 
