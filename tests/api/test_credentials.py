@@ -5,7 +5,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from support.http import client_of
 from support.world import World
+from syncline import Engine, Settings
 from syncline.keyring import new_key
 
 CANARY = "canary-3f9a"
@@ -60,3 +62,16 @@ async def test_bad_credentials_are_refused_without_being_repeated(local: Client)
     assert answer.status_code == 422
     assert "credentials" in answer.text
     assert CANARY not in answer.text
+
+
+async def test_without_a_key_credentials_are_refused_and_nothing_is_added(
+    database_url: str,
+) -> None:
+    async with Engine(Settings(database_url=database_url)) as engine:
+        await engine.migrate()
+        async with client_of(engine) as client:
+            answer = await client.post("/v1/connections", json={**NEW, "credentials": {"a": "b"}})
+
+        assert answer.status_code == 409
+        assert "SYNCLINE_SECRET_KEYS" in answer.json()["detail"]
+        assert await engine.connections.list() == []

@@ -32,6 +32,7 @@ PROBLEMS = {
     "csrf": "The form of a signed-in browser has expired.",
     "proxied": "A request came through a proxy, and there is no key yet.",
     "too-slow": "The question took too long: narrow the filter.",
+    "not-configured": "This server lacks what that needs; `detail` names the setting.",
     "unavailable": "The database does not answer now.",
 }
 

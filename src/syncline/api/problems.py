@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from syncline.api.wording import one_line, shortened
-from syncline.errors import Changed, Conflict, SchemaError, TooSlow
+from syncline.errors import Changed, Conflict, SchemaError, SettingsError, TooSlow
 from syncline.store.pool import is_passing
 
 LOG = logging.getLogger("syncline.http")
@@ -60,7 +60,8 @@ def install(app: FastAPI) -> None:
     async def answer(_request: Request, error: Exception) -> Response:
         return problem_of(error).response()
 
-    for kind in (Problem, RequestValidationError, HTTPException, ValueError, LookupError, TooSlow):
+    ours = (Problem, TooSlow, SettingsError)
+    for kind in (*ours, RequestValidationError, HTTPException, ValueError, LookupError):
         app.add_exception_handler(kind, answer)
 
 
@@ -91,6 +92,8 @@ def _of_engine(error: Exception) -> Problem | None:
         return Problem(404, "not-found", said)
     if isinstance(error, TooSlow):
         return Problem(503, "too-slow", said)
+    if isinstance(error, SettingsError):  # what this server lacks, such as a key for credentials
+        return Problem(409, "not-configured", said)
     if type(error) is ValueError:
         named = NAMED_FIELD.match(said)
         return invalid([{"field": named[1] if named else "request", "rule": one_line(said)}])

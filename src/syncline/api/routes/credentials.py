@@ -12,7 +12,7 @@ from syncline.api.schemas import ConnectionOut
 router = APIRouter(prefix="/v1/connections/{connection_id}/credentials", tags=["connections"])
 
 
-@router.put("", responses=problems(404, 413, 415))
+@router.put("", responses=problems(404, 409, 413, 415))
 async def set_credentials(
     request: Request,
     person: Asking,
