@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from html import unescape
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx2
 import pytest
@@ -18,6 +18,7 @@ from syncline.testing.database import TemporaryServer
 
 Client = httpx2.AsyncClient
 PAGES = ("/", "/connections", "/jobs", "/signals", "/providers", "/workers")
+NOBODY = UUID(int=0)
 
 
 def words(page: httpx2.Response) -> str:
@@ -295,14 +296,14 @@ async def test_providers_and_workers(world: World, local: Client) -> None:
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        (f"/connections/{uuid4()}", 404),
+        (f"/connections/{NOBODY}", 404),
         ("/connections/none", 422),
         ("/connections?status=odd", 422),
         ("/connections?after=odd", 422),
         ("/connections?tenant=%00", 422),
         ("/jobs?type=odd", 422),
-        (f"/jobs/{uuid4()}", 404),
-        (f"/signals?show={uuid4()}", 404),
+        (f"/jobs/{NOBODY}", 404),
+        (f"/signals?show={NOBODY}", 404),
         ("/connections?q=" + "x" * 2000, 422),
     ],
 )
