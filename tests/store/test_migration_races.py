@@ -20,12 +20,13 @@ async def fresh(world: World) -> AsyncIterator[World]:
         await fresh.sql("DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
-async def test_of_several_migrators_one_migrates(fresh: World) -> None:
+async def test_of_several_migrators_each_file_is_applied_by_one(fresh: World) -> None:
     async with fresh.another_engine() as second, fresh.another_engine() as third:
         worlds = (fresh, second, third)
         applied = await asyncio.gather(*(world.engine.migrate() for world in worlds))
 
-    assert sorted(applied, key=len) == [[], [], APPLIED]
+    # Each file is a transaction of its own, for whoever comes first.
+    assert sorted(name for names in applied for name in names) == APPLIED
     assert await fresh.engine.verify() == []
 
 
