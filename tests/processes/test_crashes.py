@@ -240,8 +240,8 @@ async def live_through_two_outages(server: TemporaryServer, fleet: Fleet) -> Non
     total, connections = 300, 6
     for number in range(connections):
         await add_connection(fleet, f"{number}", "paged", total=total, page_seconds=0.03)
-    processes = [fleet.start_worker() for _ in range(2)]
-    processes += [fleet.start_scheduler() for _ in range(2)]
+    processes = [fleet.start_scheduler() for _ in range(2)]
+    processes += await fleet.start_workers(2)  # which waits until all are up
 
     for end in (server.stop, server.kill):
         await until_called_again(fleet, times=20)

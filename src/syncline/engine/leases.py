@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from uuid import uuid4
 
@@ -17,7 +17,7 @@ from syncline.store.pool import Pool, Transaction, lies_in_rows
 from syncline.telemetry import Telemetry
 
 WATCH_EVERY = timedelta(seconds=0.2)
-REAP_EVERY = timedelta(seconds=1.5)
+REAP_EVERY = timedelta(seconds=1)
 LARGEST_REAP = 500
 
 
@@ -77,10 +77,13 @@ class Reaper:
         self._clock = clock
         self._settler = settler
         self._telemetry = telemetry
+        self.on_reaped: Callable[[], None] = lambda: None
 
     async def step(self) -> timedelta:
-        more = await self.reap() == LARGEST_REAP
-        return timedelta() if more else REAP_EVERY
+        reaped = await self.reap()
+        if reaped:
+            self.on_reaped()
+        return timedelta() if reaped == LARGEST_REAP else REAP_EVERY
 
     async def reap(self) -> int:
         """Return how many lapsed leases were found.

@@ -176,7 +176,7 @@ class Service:
             loops.append(self._loop("scheduler", self._scheduler.step, pause))
         if executor:
             claim = self._loop("claim", self._executor.step)
-            self._executor.on_room = claim.wake
+            self._executor.on_room = self._reaper.on_reaped = claim.wake
             self._wakeup.on_heard(claim.wake)
             loops += [
                 claim,
