@@ -143,7 +143,7 @@ def test_only_a_retry_has_a_backoff(telemetry: Telemetry) -> None:
 
 def test_jobs_that_settle_together_count_as_many(telemetry: Telemetry) -> None:
     telemetry.runs_succeeded("tickets", [1.0] * 1000, signals=2500)
-    telemetry.jobs_claimed("tickets", [-SECOND, 3 * SECOND])
+    telemetry.jobs_claimed("tickets", [-1.0, 3.0])
 
     labels = {"provider_slug": "tickets"}
     assert value(telemetry, "sync_executor_jobs_succeeded_total", **labels) == 1000

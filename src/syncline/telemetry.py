@@ -124,9 +124,9 @@ class Telemetry(HouseTelling):
     def scheduler_stopped(self) -> None:
         self._log(SCHEDULER, logging.INFO, "scheduler.stopped")
 
-    def jobs_claimed(self, provider_slug: str, delays: Iterable[timedelta]) -> None:
+    def jobs_claimed(self, provider_slug: str, seconds_due: Iterable[float]) -> None:
         """Count claimed jobs by how long after they were due they start."""
-        seconds = [max(0.0, delay.total_seconds()) for delay in delays]
+        seconds = [max(0.0, waited) for waited in seconds_due]
         self._executor.claimed[provider_slug].inc(len(seconds))
         self._executor.claim_delay[provider_slug].observe_all(seconds)
 
@@ -135,9 +135,9 @@ class Telemetry(HouseTelling):
         has_own = not isinstance(self._tracer, trace.ProxyTracer | trace.NoOpTracer)
         return has_own or not isinstance(trace.get_tracer_provider(), SILENT)
 
-    def jobs_late(self, provider_slug: str, lateness: Iterable[timedelta]) -> None:
+    def jobs_late(self, provider_slug: str, seconds_late: Iterable[float]) -> None:
         """Note how long after their slots interval jobs start."""
-        seconds = [max(0.0, late.total_seconds()) for late in lateness]
+        seconds = [max(0.0, late) for late in seconds_late]
         self._executor.lateness[provider_slug].observe_all(seconds)
 
     def claim(self) -> AbstractContextManager[None]:

@@ -110,14 +110,16 @@ async def due_connection(world: World, **given: Any) -> tuple[Connection, UUID]:
 
 async def claim(tx: Transaction, world: World, *, limit: int = 10) -> list[Claim]:
     """Claim as the world's engine would, in a transaction that the test owns."""
-    return await claims.claim(
+    lease = Lease(uuid4(), world.clock(), world.settings.executor.lease)
+    rows = await claims.claim(
         tx,
         ["github"],
         limit=limit,
         suspects=1,
         flight_by_type=world.settings.executor.single_flight == "job_type",
-        lease=Lease(uuid4(), world.clock(), world.settings.executor.lease),
+        lease=lease,
     )
+    return claims.read_claims(rows, lease.token)
 
 
 async def take_over(tx: Transaction, world: World) -> list[Claim]:

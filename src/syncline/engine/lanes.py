@@ -5,7 +5,6 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from uuid import UUID
 
 from syncline.clock import pause
 from syncline.engine.runs import Run
@@ -61,15 +60,15 @@ class Lanes:
         """Settle runs whose pages are empty, at a third of the usual cost; or, if there is more
         to it, or somebody is in the way, like all others."""
         group = [self._empty.popleft() for _ in range(min(len(self._empty), LARGEST_GROUP))]
-        closed: set[UUID] = set()
+        unsettled = {run.claim.id for run in group}
         try:
             # Whatever goes wrong, the usual way will meet it again, and tell it.
             with suppress(Exception), self._telemetry.settle(len(group)):
-                closed = await self._settler.settle_empty([run.claim for run in group])
+                unsettled = await self._settler.settle_empty([run.claim for run in group])
         finally:
-            if len(closed) < len(group):
-                self._ended.extend(run for run in group if run.claim.id not in closed)
-                group = [run for run in group if run.claim.id in closed]
+            if unsettled:
+                self._ended.extend(run for run in group if run.claim.id in unsettled)
+                group = [run for run in group if run.claim.id not in unsettled]
         self._tell_succeeded(group)
         self._settled(group)
 

@@ -8,9 +8,7 @@ from uuid import UUID
 from syncline.clock import monotonic
 from syncline.engine.attempt import Threads
 from syncline.policy.outcome import Ending, Interrupted, Raised
-from syncline.store.claims import Claim
-
-SUSPECT_LAPSES = 2  # a job whose lease lapsed so often in a row may be what kills workers
+from syncline.store.claims import SUSPECT_LAPSES, Claim
 
 
 @dataclass(slots=True, eq=False)

@@ -72,7 +72,7 @@ class Settler:
             await self._settle_in(tx, group)
 
     async def settle_empty(self, held: Sequence[Claim]) -> set[UUID]:
-        """Close jobs whose pages are empty, and return those for which that was all.
+        """Close jobs whose pages are empty, and return those that there is more to do for.
 
         Such a run touches nothing but its job, so no connection need be locked for it.
         """
@@ -187,7 +187,7 @@ def _needs_a_fresh_look(one: Settlement, now: datetime) -> bool:
     The tick looks one interval after the slot. A job that was pulled forward and ended before its
     slot, or that was cancelled unrun, makes the next one due earlier.
     """
-    before_its_slot = one.claim.slot_at is not None and now < one.claim.slot_at
+    before_its_slot = one.claim.slot_ahead is not None and now < one.claim.slot_ahead
     return before_its_slot or isinstance(one.outcome, Cancelled)
 
 

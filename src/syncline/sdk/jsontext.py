@@ -9,6 +9,7 @@ from syncline.errors import ContractError
 MAX_DEPTH = 64
 STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
 BRACKETS = re.compile(r"[\[\]{}]")
+read_value = json.JSONDecoder().raw_decode
 
 
 def encode_json(value: Any, *, limit: int, where: str) -> str:
@@ -30,7 +31,8 @@ def decode_json(text: str | None, *, where: str) -> Any:
     if text == "{}":
         return {}  # what most configurations hold, and every run reads one
     try:
-        return json.loads(text)
+        # The text is Postgres' own, so nothing stands around the value: a third of `loads`.
+        return read_value(text)[0]
     except (ValueError, RecursionError) as error:
         raise ContractError(f"{where} cannot be read: {_explain(error)}") from None
 

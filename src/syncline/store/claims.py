@@ -6,10 +6,13 @@ None of these waits for a lock; whatever is locked is somebody else's for now.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
 from syncline.store.pool import Transaction
+
+SUSPECT_LAPSES = 2  # a job whose lease lapsed so often in a row may be what kills workers
 
 CLAIM = """
     -- Take due jobs in order, at most one per connection (or per connection and type, $5). Those
@@ -70,14 +73,15 @@ CLAIM = """
          ORDER BY connection_id, CASE WHEN $5::bool THEN job_type END,
                   priority DESC, scheduled_at, id
     ), first AS MATERIALIZED (
-        SELECT id, connection_id FROM ranked
+        SELECT id, connection_id, row_number() OVER (ORDER BY priority DESC, scheduled_at, id) place
+          FROM ranked
          ORDER BY priority DESC, scheduled_at, id LIMIT $3
     ), picked AS MATERIALIZED (
         -- Written in the order of their connections: two claimers that meet at the single-flight
         -- index then wait for each other in one direction only. OFFSET 0 here and BETWEEN below,
         -- neither of which can be hashed, keep the planner from reading all connections and all
         -- jobs (31 µs a job became 18).
-        SELECT first.id, c.*
+        SELECT first.id, first.place, c.*
           FROM first CROSS JOIN LATERAL (
                SELECT external_id, status, config, metadata, last_finished_at IS NULL AS is_first,
                       has_credentials
@@ -90,11 +94,13 @@ CLAIM = """
            flight = CASE WHEN $5::bool THEN j.job_type ELSE '' END, updated_at = now()
       FROM picked
      WHERE j.id BETWEEN picked.id AND picked.id
- RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
-           j.attempts, j.lapses, j.slot_at, j.scheduled_at, j.retry_after, j.started_at, j.cursor,
-           j.lease_token,
-           picked.external_id, picked.status, picked.config, picked.metadata, picked.is_first,
-           picked.has_credentials
+ RETURNING picked.place, j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type,
+           j.priority, j.attempts, j.lapses, j.cursor, picked.external_id, picked.status,
+           picked.config, picked.metadata, picked.is_first, picked.has_credentials,
+           -- Seconds, because times take the worker three times as long to read as all the rest.
+           date_part('epoch', j.started_at - greatest(j.scheduled_at, j.retry_after)),
+           date_part('epoch', j.started_at - j.slot_at),
+           CASE WHEN j.slot_at > j.started_at THEN j.slot_at END
 """
 
 
@@ -111,6 +117,8 @@ class Lease:
 class Claim:
     """A job held under a lease, and the connection it is for; JSON still as text."""
 
+    lease_token: UUID
+    place: int
     id: UUID
     tenant_id: str
     provider_slug: str
@@ -119,23 +127,17 @@ class Claim:
     priority: int
     attempts: int
     lapses: int
-    slot_at: datetime | None
-    scheduled_at: datetime
-    retry_after: datetime | None
-    started_at: datetime
     cursor: str | None
-    lease_token: UUID
     external_id: str
     connection_status: str
     config: str | None
     metadata: str | None
     is_first: bool  # the connection has no stored copy of a completion yet
     has_credentials: bool
+    seconds_due: float  # how long before its start it was
+    seconds_late: float | None  # how long after its slot it started, where it has one
+    slot_ahead: datetime | None  # its slot, where that is still to come
     credentials: Any = field(default=None, repr=False)  # sealed; read apart, where there are any
-
-    @property
-    def due_at(self) -> datetime:
-        return max(self.scheduled_at, self.retry_after or self.scheduled_at)
 
 
 async def claim(
@@ -146,13 +148,13 @@ async def claim(
     suspects: int,
     flight_by_type: bool,
     lease: Lease,
-) -> list[Claim]:
-    """Return the claimed jobs in the order in which they are to start.
+) -> Sequence[Any]:
+    """Return the claimed rows, unread: the next claim may be sent first.
 
     Two claimers that reach for two jobs of one connection at once are told apart by the
     single-flight index: the loser gets a `LostRace`, and its whole claim is undone.
     """
-    rows = await tx.fetch(
+    rows: Sequence[Any] = await tx.fetch(
         CLAIM,
         providers,
         lease.granted_at,
@@ -162,9 +164,17 @@ async def claim(
         lease.token,
         lease.duration,
     )
-    claims = [Claim(*row) for row in rows]
-    claims.sort(key=lambda job: (-job.priority, job.scheduled_at, job.id))
-    return claims
+    return rows
+
+
+def read_claims(rows: Sequence[Any], token: UUID) -> list[Claim]:
+    """Return the jobs of claimed rows in the order in which they are to start."""
+    return [Claim(token, *row) for row in sorted(rows, key=itemgetter(0))]
+
+
+def count_suspects(rows: Sequence[Any]) -> int:
+    """Return how many claimed rows may be what kills workers."""
+    return sum(row["lapses"] >= SUSPECT_LAPSES for row in rows)
 
 
 RENEW = """
@@ -204,10 +214,10 @@ TAKE_OVER = """
       FROM lapsed JOIN {schema}.sync_jobs old ON old.id = lapsed.id
       JOIN {schema}.connections c ON c.id = old.connection_id
      WHERE j.id = lapsed.id
- RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
-           j.attempts, j.lapses, j.slot_at, j.scheduled_at, j.retry_after, j.started_at, j.cursor,
-           j.lease_token, c.external_id, c.status, NULL AS config, NULL AS metadata,
-           c.last_finished_at IS NULL AS is_first, false AS has_credentials
+ RETURNING 0, j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
+           j.attempts, j.lapses, j.cursor, c.external_id, c.status, NULL AS config,
+           NULL AS metadata, c.last_finished_at IS NULL AS is_first, false AS has_credentials,
+           0::float8, NULL, CASE WHEN j.slot_at > $1 THEN j.slot_at END
 """
 
 
@@ -216,4 +226,4 @@ async def take_over(
 ) -> list[Claim]:
     """Return the jobs whose leases had lapsed, now held under ours."""
     rows = await tx.fetch(TAKE_OVER, now, now - duration, limit, token, now + duration)
-    return [Claim(*row) for row in rows]
+    return read_claims(rows, token)
