@@ -3,7 +3,6 @@
 python -m bench.workloads WORKLOAD URL PSQL OPTIONS
 """
 
-import asyncio
 import cProfile
 import json
 import os
@@ -14,6 +13,7 @@ from typing import Any
 from bench.measure import Figures, report
 from bench.workloads import draining, processes, signals, steady, ticking, waking
 from bench.workloads.case import Case
+from syncline import eventloop
 
 CPROFILE = "BENCH_CPROFILE"  # the file to write a profile of this process to
 
@@ -37,10 +37,10 @@ def main() -> None:
     case = Case(url, psql, json.loads(options))
     profile_file = os.environ.get(CPROFILE)
     if not profile_file:
-        report(asyncio.run(WORKLOADS[workload](case)))
+        report(eventloop.run(WORKLOADS[workload](case)))
         return
     with cProfile.Profile() as profile:
-        report(asyncio.run(WORKLOADS[workload](case)))
+        report(eventloop.run(WORKLOADS[workload](case)))
     profile.dump_stats(profile_file)
 
 

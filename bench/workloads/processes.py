@@ -9,6 +9,7 @@ from typing import Any
 from bench.measure import CPU_PER_JOB, JOBS_PER_SECOND, POLL_SECONDS, Figures, cpu_seconds
 from bench.workloads.case import PENDING, Case, Counted, begin_measuring, running, vacuum
 from bench.workloads.data import add_connections
+from syncline import eventloop
 
 PATIENCE_SECONDS = 60
 
@@ -88,7 +89,7 @@ def work(
                 await asyncio.to_thread(wait_for, end)
             cpu[place] = cpu_seconds() - used
 
-    asyncio.run(serve())
+    eventloop.run(serve())
 
 
 def wait_for(end: Event) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from syncline import eventloop
 from syncline.cli.interrupts import Interrupted, Interrupts
 from syncline.errors import SettingsError
 
@@ -103,7 +104,7 @@ def perform(work: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T:
             except asyncio.CancelledError:
                 raise Interrupted from None
 
-    return asyncio.run(interruptible())
+    return eventloop.run(interruptible())
 
 
 def load_connector(name: str) -> "Connector":

@@ -13,8 +13,8 @@ from syncline.store.claims import SUSPECT_LAPSES, Claim
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A claimed job in this process: it holds a slot while its connector is at work, and its lease
-    until it is settled."""
+    """A claimed job in this process: it holds a slot from when its connector is called until that
+    is done, and its lease until it is settled."""
 
     claim: Claim
     lease_confirmed: float
@@ -24,7 +24,7 @@ class Run:
     ending: Ending | None = None
     ended: float = 0
     is_settled: bool = False
-    has_slot: bool = True
+    has_slot: bool = False
     is_over: bool = False  # its task is, but perhaps not a thread of it
     page_began: float | None = None  # of a stream: when its connector was asked for the next page
     is_committing: bool = False  # a page of it is; the connector waits, so no deadline counts
@@ -39,7 +39,8 @@ class Run:
 
     @property
     def is_alive(self) -> bool:
-        return not self.is_over or (self._threads is not None and self._threads.alive > 0)
+        is_running = self.task is not None and not self.is_over
+        return is_running or (self._threads is not None and self._threads.alive > 0)
 
     def stop(self) -> None:
         """Ask the connector to stop; a thread of its own goes on unheard."""
@@ -56,6 +57,7 @@ class Runs:
         self._on_room = on_room
         self._unsettled = 0
         self.slots_taken = 0
+        self.slots_freed = 0
         self.is_draining = False  # a stream ends after the page in hand
         self.some_settled = asyncio.Event()
         self._all_settled = asyncio.Event()
@@ -72,12 +74,22 @@ class Runs:
         return [run for run in self._runs.values() if not run.is_settled]
 
     def add(self, claim: Claim, leased_since: float) -> Run:
-        run = Run(claim, leased_since, self.free)
+        run = Run(claim, leased_since, self._free)
         self._runs[claim.id] = run
-        self.slots_taken += 1
         self._unsettled += 1
         self._all_settled.clear()
         return run
+
+    def begin(self, run: Run, task: "asyncio.Task[None]") -> None:
+        """Give a run its slot."""
+        run.task, run.began = task, monotonic()
+        run.has_slot = True
+        self.slots_taken += 1
+
+    def leave(self, run: Run) -> None:
+        """Take note that a run's task is over."""
+        run.is_over = True
+        self._free(run)
 
     def end(self, run: Run, ending: Ending) -> None:
         """Take an ending; only the first counts."""
@@ -90,18 +102,21 @@ class Runs:
         for run in runs:
             run.is_settled = True
             self._unsettled -= 1
-            self.free(run)
+            if not run.is_alive:
+                self._runs.pop(run.claim.id, None)
         self.some_settled.set()
         if not self._unsettled:
             self._all_settled.set()
+        self._on_room()
 
-    def free(self, run: Run) -> None:
+    def _free(self, run: Run) -> None:
         """Give the slot back once nothing of the connector is left; forget what is settled too."""
         if run.is_alive:
             return
         if run.has_slot:
             run.has_slot = False
             self.slots_taken -= 1
+            self.slots_freed += 1
         if run.is_settled:
             self._runs.pop(run.claim.id, None)
         self._on_room()
@@ -132,7 +147,7 @@ class Runs:
         for run in self.unsettled():
             if run.ending is not None or run.is_committing:
                 continue
-            if now - (run.page_began or run.began) >= max_run_seconds:
+            if run.task and now - (run.page_began or run.began) >= max_run_seconds:
                 timeout = TimeoutError(f"ran longer than max_run_seconds ({max_run_seconds:g})")
                 self.end(run, Raised(timeout))
                 run.stop()

@@ -20,9 +20,14 @@ LOCK_TIMEOUT_MILLISECONDS = "2000"
 READ_TIMEOUT = timedelta(seconds=5)  # of what is listed for people
 COMMAND_TIMEOUT_SECONDS = 10.0  # a half-open socket is noticed no later than this
 TRIES = 6
-# A plan is made for the values of each statement, except for those that are sent alone: they are
-# sent most often, and written so that one plan suits all values (planning a claim takes 1 ms).
-PLAN_ALONE, BEGIN = "force_generic_plan", "BEGIN; SET LOCAL plan_cache_mode = auto"
+# A statement that is sent alone (a claim, a close, a trigger) is planned once a session: planning a
+# claim takes a millisecond. Such a plan must suit a table that was empty when it was made, so none
+# may read a whole one. In a transaction, each statement is planned as Postgres sees fit.
+PLANNERS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
+PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(PLANNERS, "off")
+BEGIN = "BEGIN; SET LOCAL plan_cache_mode = auto" + "".join(
+    f"; SET LOCAL {planner} = on" for planner in PLANNERS
+)
 RETRIED_CODES = ("40001", "40P01", "55P03", "57014", "25P03")
 RETRIED_CLASSES = ("08", "53", "57P0")
 ROWS = ("22", "23", "40", "54", "55P03")  # bad values, broken rules, deadlocks, locks not to be had
@@ -263,7 +268,7 @@ class Pool:
             "application_name": f"syncline {self.schema}",
             "idle_in_transaction_session_timeout": self._idle_milliseconds,
             "lock_timeout": LOCK_TIMEOUT_MILLISECONDS,
-            "plan_cache_mode": PLAN_ALONE,
+            **PLANNED_ONCE,
             "jit": "off",  # short statements only lose by it
             # A host that vanished between two packets must not hold its locks for two hours.
             "tcp_keepalives_idle": "15",
