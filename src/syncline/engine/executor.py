@@ -1,7 +1,7 @@
 """Claim due jobs into free slots and run them; how they ended is settled in lanes."""
 
 import asyncio
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from syncline.store.claims import Claim, Lease
 from syncline.store.pool import LostRace, Pool
 from syncline.telemetry import Telemetry
 
-LARGEST_CLAIM = 1000
+SMALL_CLAIM, LARGEST_CLAIM = 25, 1000
 RELEASE_SECONDS = 3  # what a slow database is given, after the grace, to take the rows back
 MOST_UNSETTLED = 2  # claimed and not yet settled, as a multiple of the slots
 LOST_RACES = 3  # so many lost races in a row read as "nothing to claim"
@@ -68,19 +68,18 @@ class Executor:
         self._limits = settings.page_limits
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
         self._is_traced = False
-        self._reserve: deque[Run] = deque()  # claimed ahead: each begins when a slot is free
-        self._ahead = 0  # how many of these there should be
         self.attempts = 0
         self.on_room: Callable[[], None] = lambda: None
         self.is_claiming = True
-        self.runs = Runs(lambda run: self._lanes.take(run), self._use_room)
+        self.runs = Runs(lambda run: self._lanes.take(run), lambda: self.on_room())
         self._lanes = Lanes(settler, self.runs.settled, telemetry)
         self._streams = Streams(pool, settings, clock, self.runs, telemetry)
 
     @property
     def free_slots(self) -> int:
-        """How many more connectors may be at work."""
-        return self._settings.concurrency - self.runs.slots_taken
+        """How many more connectors may be at work; fewer where settling does not keep up."""
+        most = self._settings.concurrency
+        return min(most - self.runs.slots_taken, MOST_UNSETTLED * most - len(self.runs))
 
     async def step(self) -> timedelta:
         """Fill the free slots, and return how long to wait unless a slot or a wake-up comes.
@@ -105,8 +104,7 @@ class Executor:
         return timedelta(seconds=self._settings.poll_interval_seconds)
 
     async def claim_and_start(self) -> int:
-        """Return how many due jobs were claimed; they start in their order."""
-        self.is_claiming = True
+        """Return how many due jobs were claimed and started, in their order."""
         taken = await self._take(self._wanted())
         await self._start(taken)
         return len(taken.rows)
@@ -114,8 +112,6 @@ class Executor:
     async def drain(self, grace_seconds: float) -> bool:
         """Let running jobs end, then release the rest; return whether every row was settled."""
         self.runs.is_draining = True
-        while self._reserve:
-            self.runs.interrupt(self._reserve.popleft())
         if await self._settled_within(grace_seconds):
             return True
         for run in self.runs.unsettled():
@@ -134,13 +130,12 @@ class Executor:
         return True
 
     def _wanted(self, in_hand: int = 0) -> int:
-        """Return how many jobs there is room for: in slots and in reserve, and fewer where
-        settling does not keep up."""
+        """Return how many jobs to claim: no more than there are free slots, and few enough that
+        the slots are not all waiting for one claim. What is claimed together tends to end so."""
         if not self._connectors:
             return 0
-        room = self.free_slots + self._ahead - len(self._reserve)
-        unsettled_room = MOST_UNSETTLED * self._settings.concurrency - len(self.runs)
-        return min(min(room, unsettled_room) - in_hand, LARGEST_CLAIM)
+        share = max(self._settings.concurrency // 4, SMALL_CLAIM)
+        return min(self.free_slots - in_hand, share, LARGEST_CLAIM)
 
     async def _send_ahead(self, taken: Taken) -> "asyncio.Task[Taken] | None":
         """Send the next claim while the last one is still in hand, if it left anything."""
@@ -163,7 +158,7 @@ class Executor:
             suspects = self.runs.suspects
         for _ in range(LOST_RACES):
             lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
-            asked, freed = monotonic(), self.runs.slots_freed
+            asked = monotonic()
             with suppress(*LostRace), self._telemetry.claim():
                 async with self._pool.statement() as tx:
                     rows = await claims.claim(
@@ -174,12 +169,7 @@ class Executor:
                         flight_by_type=self._settings.single_flight == "job_type",
                         lease=lease,
                     )
-                is_full = len(rows) >= wanted
-                # What became free while this claim was on its way waited for it. Next time that
-                # much is in reserve; next to nothing, where runs are long (0.6 became 0.9 of what
-                # 1000 connectors that wait 50 ms could do at best).
-                self._ahead = 2 * (self.runs.slots_freed - freed) if is_full else 0
-                return Taken(rows, lease.token, asked, is_full)
+                return Taken(rows, lease.token, asked, is_full=len(rows) >= wanted)
         return NOTHING
 
     async def _start(self, taken: Taken) -> None:
@@ -187,26 +177,7 @@ class Executor:
         await self._renewals.attach(claimed)
         self._tell_claimed(claimed)
         for claim in claimed:
-            run = self.runs.add(claim, leased_since=taken.asked)
-            if claim.connection_status == ACTIVE:
-                self._reserve.append(run)
-            else:
-                self.runs.end(run, Unrun())
-        self._fill_slots()
-
-    def _use_room(self) -> None:
-        """Begin what is in reserve, and have more claimed in time."""
-        self._fill_slots()
-        if 2 * len(self._reserve) <= self._ahead:
-            self.on_room()
-
-    def _fill_slots(self) -> None:
-        while self._reserve and self.is_claiming and self.free_slots > 0:
-            run = self._reserve.popleft()
-            if run.ending is not None:
-                continue  # its lease was lost meanwhile
-            self.attempts += 1
-            self.runs.begin(run, asyncio.get_running_loop().create_task(self._execute(run)))
+            self._begin(self.runs.add(claim, leased_since=taken.asked))
 
     def _tell_claimed(self, claimed: Sequence[Claim]) -> None:
         due: dict[str, list[float]] = defaultdict(list)
@@ -219,6 +190,13 @@ class Executor:
             self._telemetry.jobs_claimed(provider, seconds)
         for provider, seconds in late.items():
             self._telemetry.jobs_late(provider, seconds)
+
+    def _begin(self, run: Run) -> None:
+        if run.claim.connection_status != ACTIVE:
+            self.runs.end(run, Unrun())
+            return
+        self.attempts += 1
+        self.runs.begin(run, asyncio.get_running_loop().create_task(self._execute(run)))
 
     async def _execute(self, run: Run) -> None:
         """Run the connector and take note of how that ended; whatever it raises ends here."""

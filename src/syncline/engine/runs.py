@@ -57,7 +57,6 @@ class Runs:
         self._on_room = on_room
         self._unsettled = 0
         self.slots_taken = 0
-        self.slots_freed = 0
         self.is_draining = False  # a stream ends after the page in hand
         self.some_settled = asyncio.Event()
         self._all_settled = asyncio.Event()
@@ -116,7 +115,6 @@ class Runs:
         if run.has_slot:
             run.has_slot = False
             self.slots_taken -= 1
-            self.slots_freed += 1
         if run.is_settled:
             self._runs.pop(run.claim.id, None)
         self._on_room()

@@ -68,7 +68,7 @@ SAVE_PROGRESS = """
                '{sync,cursor}', page.cursor) END,
            last_finished_at = coalesce(c.last_finished_at, page.finished_at), updated_at = $4
       FROM unnest($1::uuid[], $2::jsonb[], $3::timestamptz[]) AS page (id, cursor, finished_at)
-     WHERE c.id = page.id
+     WHERE c.id = ANY (ARRAY[page.id])
 """
 
 
