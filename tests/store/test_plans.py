@@ -27,9 +27,11 @@ from syncline.store import (
     connections,
     job_pages,
     jobs,
+    requests,
     retention,
     schedule,
 )
+from syncline.store.pool import PLANNED_ONCE
 
 CROWD = (Path(__file__).parents[1] / "support/crowd.sql").read_text()
 BIG_TABLES = {"connections", "sync_jobs", "signals"}
@@ -79,6 +81,40 @@ async def test_statements_touch_what_is_due(databases: Databases, server_mode: M
                     ]
             offences += await offences_of_pages(session)
     assert offences == []
+
+
+@pytest.mark.parametrize(
+    "server_mode", [mode for mode in modes() if not mode.portable and not mode.skip_reason], ids=str
+)
+async def test_what_is_planned_once_reads_no_table_whole_that_was_empty_then(
+    databases: Databases, server_mode: Mode
+) -> None:
+    """A statement that is sent alone keeps its plan for a while, however many rows come."""
+    alone = [
+        case("claim", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, False, TOKEN, LEASE),
+        case("close_empty", jobs.CLOSE_EMPTY, 50, READY, [TOKEN] * 50, NOON, on_held_jobs=True),
+        case("trigger", requests.TRIGGER, 1, TOKEN, DUE[0], None, "full", 0, None, NOON, None),
+    ]
+    preparation, insert, rows = CROWD.partition("INSERT")
+    async with empty_cell(databases, server_mode) as url:
+        crowding = await asyncpg.connect(url)
+        await crowding.execute(preparation)  # which would have everything planned anew
+        for table in BIG_TABLES:  # so that the planner knows how empty they are
+            await crowding.execute(f"VACUUM ANALYZE syncline.{table}")
+        planned = await asyncpg.connect(url, server_settings=PLANNED_ONCE)
+        for number, one in enumerate(alone):
+            await planned.execute(f"PREPARE alone_{number} AS {one.statement}")
+            await planned.execute(f"EXECUTE alone_{number} ({', '.join(one.arguments)})")
+        await crowding.execute(insert + rows)
+        plans = [
+            await explain(planned, one, prepared=f"alone_{number}")
+            for number, one in enumerate(alone)
+        ]
+        await planned.close()
+        await crowding.close()
+    kinds = {node["Node Type"] for plan in plans for node in nodes_of(plan)}
+    assert not kinds & {"Seq Scan", "Hash Join", "Merge Join", "Bitmap Heap Scan"}
+    assert "Index Scan" in kinds
 
 
 async def offences_of_pages(session: Any) -> list[str]:
@@ -245,16 +281,18 @@ def plain(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-async def explain(session: Any, case: Case) -> dict[str, Any]:
+async def explain(session: Any, case: Case, prepared: str | None = None) -> dict[str, Any]:
     """Run a statement as a prepared one, undo it, and return its plan."""
     undo = session.transaction()
     await undo.start()
     if case.on_held_jobs:
         await session.execute(HOLD, READY, NOON, TOKEN)
-    await session.execute(f"PREPARE explained AS {case.statement}")
-    execute = f"EXECUTE explained ({', '.join(case.arguments)})"
+    if prepared is None:
+        await session.execute(f"PREPARE explained AS {case.statement}")
+    execute = f"EXECUTE {prepared or 'explained'} ({', '.join(case.arguments)})"
     explained = await session.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {execute}")
-    await session.execute("DEALLOCATE explained")
+    if prepared is None:
+        await session.execute("DEALLOCATE explained")
     await undo.rollback()
     plan: dict[str, Any] = json.loads(explained)[0]["Plan"]
     return plan
@@ -274,12 +312,18 @@ def leftmost(plan: dict[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def crowded_cell(databases: Databases, mode: Mode) -> AsyncIterator[Any]:
+    async with empty_cell(databases, mode) as url:
+        session = await asyncpg.connect(url)
+        await session.execute(CROWD)
+        yield session
+        await session.close()
+
+
+@asynccontextmanager
+async def empty_cell(databases: Databases, mode: Mode) -> AsyncIterator[str]:
     server = databases.server(mode)
     url = server.create_database()
     async with open_world(url) as world:
         await world.engine.migrate()
-    session = await asyncpg.connect(url)
-    await session.execute(CROWD)
-    yield session
-    await session.close()
+    yield url
     server.drop_database(url)

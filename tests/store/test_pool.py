@@ -40,6 +40,34 @@ async def test_a_connection_that_is_out_of_step_is_thrown_away(pool: Pool) -> No
     assert await session_id(pool) != before
 
 
+async def test_a_statement_sent_alone_is_planned_for_any_values_and_in_a_transaction_for_its_own(
+    pool: Pool,
+) -> None:
+    asked = "SELECT current_setting('plan_cache_mode') || current_setting('enable_seqscan')"
+
+    async with pool.statement() as tx:
+        assert await tx.fetchval(asked) == "force_generic_planoff"
+    async with pool.transaction() as tx:
+        assert await tx.fetchval(asked) == "autoon"
+    async with pool.statement() as tx:
+        assert await tx.fetchval(asked) == "force_generic_planoff"
+
+
+async def test_no_plan_is_kept_for_long(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syncline.store.pool.PLANNED_FOR_SECONDS", 0.05)
+    pool = Pool(database_url, "syncline", size=1)
+    await pool.open()
+    asked = "SELECT prepare_time FROM pg_prepared_statements WHERE statement LIKE '%prepare_time%'"
+    times = set()
+    for _ in range(2):
+        async with pool.statement() as tx:
+            times.add(await tx.fetchval(asked))
+        await asyncio.sleep(0.2)
+
+    assert len(times) == 2
+    await pool.close()
+
+
 async def come_to_grief(pool: Pool, error: BaseException, *, is_lost: bool) -> None:
     async with pool.connection() as connection:
         if is_lost:

@@ -20,9 +20,11 @@ LOCK_TIMEOUT_MILLISECONDS = "2000"
 READ_TIMEOUT = timedelta(seconds=5)  # of what is listed for people
 COMMAND_TIMEOUT_SECONDS = 10.0  # a half-open socket is noticed no later than this
 TRIES = 6
-# A statement that is sent alone (a claim, a close, a trigger) is planned once a session: planning a
-# claim takes a millisecond. Such a plan must suit a table that was empty when it was made, so none
-# may read a whole one. In a transaction, each statement is planned as Postgres sees fit.
+# A statement that is sent alone (a claim, a close, a trigger) is planned once and then for any
+# values, because planning a claim takes a millisecond; but anew every few seconds, because a plan
+# for a small table may not suit a large one, and with nothing in it that reads a whole one. In a
+# transaction Postgres plans as it sees fit.
+PLANNED_FOR_SECONDS = 5
 PLANNERS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(PLANNERS, "off")
 BEGIN = "BEGIN; SET LOCAL plan_cache_mode = auto" + "".join(
@@ -155,6 +157,7 @@ class Pool:
             command_timeout=COMMAND_TIMEOUT_SECONDS,
             timeout=COMMAND_TIMEOUT_SECONDS,
             statement_cache_size=0 if self._pgbouncer else 100,
+            max_cached_statement_lifetime=PLANNED_FOR_SECONDS,
             server_settings=None if self._pgbouncer else self.session_settings,
             reset=_keep_session,
         )
