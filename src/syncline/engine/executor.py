@@ -134,7 +134,7 @@ class Executor:
         the slots are not all waiting for one claim. What is claimed together tends to end so."""
         if not self._connectors:
             return 0
-        share = max(self._settings.concurrency // 4, SMALL_CLAIM)
+        share = max(self._settings.concurrency // 8, SMALL_CLAIM)
         return min(self.free_slots - in_hand, share, LARGEST_CLAIM)
 
     async def _send_ahead(self, taken: Taken) -> "asyncio.Task[Taken] | None":
