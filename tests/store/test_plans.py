@@ -122,9 +122,9 @@ def noon_cases() -> Iterator[Case]:
     yield case("enqueue", jobs.ENQUEUE_PLANNED, fifty, *planned_columns())
     yield case(
         *("save_plans", schedule.SAVE_PLANS, fifty, DUE, ["{}"] * fifty, [NOON] * fifty),
-        *([None] * fifty, [NOON] * fifty, NOON),
+        *([NOON] * fifty, NOON),
     )
-    yield case("look_later", schedule.LOOK_LATER, fifty, DUE, [NOON] * fifty, [None] * fifty)
+    yield case("look_later", schedule.LOOK_LATER, fifty, DUE, [NOON] * fifty)
     yield case("lock", connections.LOCK, fifty, DUE)
     cursors, times = ["{}"] * fifty, [NOON] * fifty
     yield case("save_progress", connections.SAVE_PROGRESS, fifty, DUE, cursors, times, NOON)

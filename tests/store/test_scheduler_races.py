@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -168,11 +169,9 @@ async def tick_between_lock_and_insert(
     world: World, *, last: bool = False
 ) -> AsyncIterator[tuple["asyncio.Task[TickReport]", Actor]]:
     """Lend a tick that has locked what is due, and waits at the first (or last) insert."""
-    gate = await world.connection(last_finished="11:40")
-    await world.sql(
-        "UPDATE {schema}.connections SET look_at = $2 WHERE id = $1",
-        *(gate.id, at("11:00") if last else at("00:00").replace(year=1960)),
-    )
+    # A batch is written in the order of ids.
+    id_ = UUID(int=2**128 - 1 if last else 1)
+    gate = await world.connection(last_finished="11:40", id_=id_)
     async with actor(world) as keeper:
         await keeper.sql(
             "UPDATE {schema}.sync_jobs SET status = 'queued', finished_at = NULL"

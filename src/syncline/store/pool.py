@@ -159,10 +159,10 @@ class Pool:
             self._pool = None
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
+    async def transaction(self, isolation: str | None = None) -> AsyncIterator[Transaction]:
         """Open a transaction that commits at the end, or rolls back whole."""
         async with self.connection() as connection:
-            transaction = connection.transaction()
+            transaction = connection.transaction(isolation=isolation)
             await transaction.start()
             try:
                 if self._pgbouncer:
@@ -181,6 +181,13 @@ class Pool:
                     await transaction.rollback()
                 raise
             await transaction.commit()
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Transaction]:
+        """Open a transaction that sees everything as it is now, whatever is written meanwhile."""
+        async with self.transaction("repeatable_read") as tx:
+            await tx.database_time()  # the first statement takes the snapshot
+            yield tx
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Transaction]:

@@ -1,8 +1,7 @@
 """The tick's reading and writing: lock what may be due, read it, save what was planned."""
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import UTC, datetime
 from uuid import UUID
 
 from syncline.policy.schedule import Candidate, RunPlan, ScheduleRules, StoredSync
@@ -55,19 +54,21 @@ async def lock_left(tx: Transaction, *, after: Place, limit: int) -> list[Place]
 
 
 READ_CANDIDATES = """
-    -- What the plan of a locked connection needs. A statement of its own: its snapshot begins
-    -- after the locks were taken, so nothing that another process settled is missed.
-    SELECT c.id, c.tenant_id, c.provider_slug, c.created_at, c.interval_stored,
-           jsonb_typeof(c.metadata) AS metadata_kind,
-           jsonb_typeof(c.metadata -> 'sync') AS sync_kind,
-           left((c.metadata #> '{sync,next_run_at}')::text, 64) AS next_run_at,
-           left((c.metadata #> '{sync,last_jitter_seconds}')::text, 64) AS last_jitter_seconds,
-           left((c.metadata #> '{sync,first_activated_at}')::text, 64) AS first_activated_at,
-           c.interval_planned,
+    -- What the plan of a locked connection needs, in the order of the fields of Candidate. A
+    -- statement of its own: its snapshot begins after the locks were taken, so nothing that
+    -- another process settled is missed.
+    SELECT c.id, c.tenant_id, c.provider_slug, c.created_at,
            greatest(c.last_finished_at, done.finished_at) AS last_finished_at,
            EXISTS (SELECT FROM {schema}.sync_jobs pending
                     WHERE pending.connection_id = c.id AND pending.job_type = 'incremental'
-                      AND pending.status IN ('queued', 'running') OFFSET 0) AS has_pending_job
+                      AND pending.status IN ('queued', 'running') OFFSET 0) AS has_pending_job,
+           jsonb_typeof(c.metadata) AS metadata_kind,
+           jsonb_typeof(c.metadata -> 'sync') AS sync_kind,
+           c.interval_stored,
+           left((c.metadata #> '{sync,next_run_at}')::text, 64) AS next_run_at,
+           left((c.metadata #> '{sync,last_jitter_seconds}')::text, 64) AS last_jitter_seconds,
+           left((c.metadata #> '{sync,first_activated_at}')::text, 64) AS first_activated_at,
+           c.interval_planned
       FROM unnest($1::uuid[]) WITH ORDINALITY AS picked (id, place)
       JOIN {schema}.connections c ON c.id = picked.id
       LEFT JOIN LATERAL (
@@ -80,96 +81,60 @@ READ_CANDIDATES = """
 """
 
 
-async def read_candidates(tx: Transaction, ids: Sequence[UUID]) -> list[Candidate]:
-    return [
-        Candidate(
-            connection_id=row["id"],
-            tenant_id=row["tenant_id"],
-            provider_slug=row["provider_slug"],
-            created_at=row["created_at"],
-            last_finished_at=row["last_finished_at"],
-            has_pending_job=row["has_pending_job"],
-            stored=StoredSync(
-                metadata_kind=row["metadata_kind"],
-                sync_kind=row["sync_kind"],
-                interval_seconds=row["interval_stored"],
-                next_run_at=row["next_run_at"],
-                last_jitter_seconds=row["last_jitter_seconds"],
-                first_activated_at=row["first_activated_at"],
-            ),
-            interval_planned=row["interval_planned"],
-        )
-        for row in await tx.fetch(READ_CANDIDATES, ids)
-    ]
+async def read_candidates(tx: Transaction, ids: Sequence[UUID]) -> Iterator[Candidate]:
+    """Return them one at a time: what is not kept costs the garbage collector nothing."""
+    rows = await tx.fetch(READ_CANDIDATES, ids)
+    return (Candidate(*row[:6], StoredSync(*row[6:12]), row[12]) for row in rows)
 
 
 SAVE_PLANS = """
-    -- Publish the plans of the jobs just inserted: single keys change, everything else stays.
+    -- Publish the plans of the jobs just inserted: single keys change, everything else stays. The
+    -- interval planned with is the one that stands there, or the one that mends it.
     UPDATE {schema}.connections c
        SET metadata = jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
                                 {schema}.object_or_empty(c.metadata -> 'sync') || plan.patch),
-           look_at = plan.look_at, interval_planned = plan.interval_planned,
-           last_finished_at = plan.last_finished_at, updated_at = $6
-      FROM unnest($1::uuid[], $2::jsonb[], $3::timestamptz[], $4::text[], $5::timestamptz[])
-           AS plan (id, patch, look_at, interval_planned, last_finished_at)
+           look_at = plan.look_at, last_finished_at = plan.last_finished_at, updated_at = $5,
+           interval_planned = coalesce(plan.patch ->> 'interval_seconds', c.interval_stored)
+      FROM unnest($1::uuid[], $2::jsonb[], $3::timestamptz[], $4::timestamptz[])
+           AS plan (id, patch, look_at, last_finished_at)
      WHERE c.id = plan.id
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SavedPlan:
-    """A plan with the interval that the next tick should find; `repair` replaces a bad one."""
-
-    plan: RunPlan
-    interval_stored: str | None
-    repair: bool
-
-
-async def save_plans(tx: Transaction, plans: Sequence[SavedPlan], *, now: datetime) -> int:
+async def save_plans(tx: Transaction, plans: Sequence[RunPlan], *, now: datetime) -> int:
     return await tx.execute(
         SAVE_PLANS,
-        [saved.plan.connection_id for saved in plans],
-        [_patch(saved) for saved in plans],
-        [saved.plan.look_again_at for saved in plans],
-        [_interval_text(saved) for saved in plans],
-        [saved.plan.last_finished_at for saved in plans],
+        [plan.connection_id for plan in plans],
+        [_patch(plan) for plan in plans],
+        [plan.look_again_at for plan in plans],
+        [plan.last_finished_at for plan in plans],
         now,
     )
 
 
-def _patch(saved: SavedPlan) -> str:
-    # Written by hand, for every connection of every tick; neither value can hold a quote.
-    repair = f', "interval_seconds": {_seconds(saved.plan.interval)}' if saved.repair else ""
+def _patch(plan: RunPlan) -> str:
+    # Written by hand, for every connection of every tick; no value can hold a quote.
+    seconds = int(plan.interval.total_seconds()) if plan.repairs_interval else None
+    repair = f', "interval_seconds": {seconds}' if seconds else ""
     return (
-        f'{{"next_run_at": "{rfc3339(saved.plan.next_run_at)}", '
-        f'"last_jitter_seconds": {saved.plan.jitter_seconds}{repair}}}'
+        f'{{"next_run_at": "{rfc3339(plan.next_run_at)}", '
+        f'"last_jitter_seconds": {plan.jitter_seconds}{repair}}}'
     )
-
-
-def _interval_text(saved: SavedPlan) -> str | None:
-    if saved.repair:
-        return str(_seconds(saved.plan.interval))
-    return saved.interval_stored
-
-
-def _seconds(interval: timedelta) -> int:
-    return int(interval.total_seconds())
 
 
 LOOK_LATER = """
     -- Put connections aside that have nothing to schedule now.
     UPDATE {schema}.connections c
-       SET look_at = later.look_at, interval_planned = later.interval_planned
-      FROM unnest($1::uuid[], $2::timestamptz[], $3::text[])
-           AS later (id, look_at, interval_planned)
+       SET look_at = later.look_at, interval_planned = c.interval_stored
+      FROM unnest($1::uuid[], $2::timestamptz[]) AS later (id, look_at)
      WHERE c.id = later.id
 """
 
 
-async def look_later(tx: Transaction, later: Sequence[tuple[UUID, datetime, str | None]]) -> int:
-    """Set when each connection is looked at next, and the interval that decided it."""
-    ids, look_at, intervals = zip(*later, strict=True)
-    return await tx.execute(LOOK_LATER, ids, look_at, intervals)
+async def look_later(tx: Transaction, later: Sequence[tuple[UUID, datetime]]) -> int:
+    """Set when each connection is looked at next; the interval it has now decided it."""
+    ids, look_at = zip(*later, strict=True)
+    return await tx.execute(LOOK_LATER, ids, look_at)
 
 
 NEXT_DUE = """
@@ -233,4 +198,4 @@ async def _pages_of_candidates(tx: Transaction, now: datetime) -> AsyncIterator[
 
 def rfc3339(instant: datetime) -> str:
     """Return the instant as `metadata.sync` holds it: UTC, ending in Z."""
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return instant.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
