@@ -40,6 +40,22 @@ async def test_a_connection_that_is_out_of_step_is_thrown_away(pool: Pool) -> No
     assert await session_id(pool) != before
 
 
+async def test_a_snapshot_sees_nothing_of_what_comes_after(database_url: str) -> None:
+    pool = Pool(database_url, "syncline", size=2)
+    await pool.open()
+    async with pool.transaction() as tx:
+        await tx.execute("CREATE TABLE seen AS SELECT 1 AS number")
+
+    async with pool.snapshot() as before:
+        async with pool.transaction() as tx:
+            await tx.execute("INSERT INTO seen VALUES (2)")
+        assert await before.fetchval("SELECT count(*) FROM seen") == 1
+
+    async with pool.snapshot() as after:
+        assert await after.fetchval("SELECT count(*) FROM seen") == 2
+    await pool.close()
+
+
 async def come_to_grief(pool: Pool, error: BaseException, *, is_lost: bool) -> None:
     async with pool.connection() as connection:
         if is_lost:

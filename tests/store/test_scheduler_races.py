@@ -32,6 +32,18 @@ async def test_two_schedulers_leave_one_job(world: World) -> None:
     assert (await world.pending(connection)).scheduled_at == at("11:55")
 
 
+async def test_backlog_counts_what_another_scheduler_is_about_to_plan(world: World) -> None:
+    """S10: it is counted over all of them, whoever will schedule them."""
+    for _ in range(3):
+        await world.connection(last_finished="11:40")
+    async with actor(world) as first:
+        assert len(await lock_due(first)) == 3
+
+        second = await world.tick("12:00")
+
+    assert (second.overdue, second.scheduled) == (3, 0)
+
+
 @pytest.mark.engine(scheduler={"batch_size": 3})
 async def test_two_schedulers_share_a_backlog(world: World) -> None:
     connections = [await world.connection(last_finished="11:40") for _ in range(40)]

@@ -1,23 +1,16 @@
 """The tick: lock what may be due, plan it, and insert the jobs with their metadata."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
 
 from syncline.clock import Clock, Dice, monotonic, new_id
+from syncline.engine.planning import Planner
 from syncline.engine.wakeup import Wakeup
-from syncline.policy.schedule import (
-    Candidate,
-    RunPlan,
-    SyncOptions,
-    interval_has_changed,
-    next_slot_at,
-    plan_run,
-    read_sync,
-)
+from syncline.policy.schedule import RunPlan
 from syncline.settings import SchedulerSettings
 from syncline.store import connections, jobs, schedule, schedulers
 from syncline.store.pool import Pool, Transaction, expect, lies_in_rows
@@ -47,17 +40,6 @@ class TickReport:
         return self.scheduled + self.skipped
 
 
-@dataclass(slots=True)
-class Decisions:
-    """What a batch of candidates comes to."""
-
-    plans: list[RunPlan] = field(default_factory=list)
-    later: list[tuple[UUID, datetime]] = field(default_factory=list)
-    # Where a queued interval job belongs, at the latest, if the interval was changed.
-    pulls: list[tuple[UUID, datetime]] = field(default_factory=list)
-    held: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What was scheduled, and how many connections the guard held a job for."""
@@ -82,7 +64,7 @@ class Scheduler:
         self._settings = settings
         self._rules = settings.rules
         self._clock = clock
-        self._dice = dice
+        self._planner = Planner(settings, dice, telemetry)
         self._telemetry = telemetry
         self._wakeup = wakeup
         self._stopping = False
@@ -113,13 +95,14 @@ class Scheduler:
         with self._telemetry.tick():
             async with self._pool.snapshot() as tx:
                 now = await self._clock.now(tx)
-                # The backlog is counted as it was before, while the walks already work it off.
+                # The backlog is counted as it was before, while the walks already work it off:
+                # it would take a tenth of the tick, and of two processors leave one idle.
                 walking = asyncio.create_task(self._walk_all(now, report))
                 try:
                     report.overdue = await schedule.count_overdue(tx, self._rules, now=now)
                 except BaseException:
                     walking.cancel()
-                    await asyncio.wait([walking])
+                    await asyncio.gather(walking, return_exceptions=True)
                     raise
             await walking
             await self._end_tick(now, report)
@@ -219,7 +202,7 @@ class Scheduler:
 
     async def _plan_batch(self, tx: Transaction, locked: Sequence[UUID], now: datetime) -> Batch:
         """Read, decide and write one batch of locked connections."""
-        decisions = self._decide(await schedule.read_candidates(tx, locked), now)
+        decisions = self._planner.decide(await schedule.read_candidates(tx, locked), now)
         plans, later = decisions.plans, decisions.later
         saved: Sequence[RunPlan] = ()
         if plans:
@@ -238,37 +221,6 @@ class Scheduler:
         if decisions.pulls:
             await jobs.pull_forward(tx, decisions.pulls)
         return Batch(saved, decisions.held + len(plans) - len(saved))
-
-    def _decide(self, candidates: Iterable[Candidate], now: datetime) -> Decisions:
-        horizon = now + self._settings.lookahead
-        decisions = Decisions()
-        for candidate in candidates:
-            options = read_sync(candidate.stored, self._rules)
-            for complaint in options.complaints:
-                self._telemetry.bad_metadata(
-                    candidate.connection_id, complaint.key, complaint.reason
-                )
-            if candidate.has_pending_job:
-                self._leave_pending(candidate, options, now, decisions)
-                continue
-            plan = plan_run(candidate, options, self._rules, now, self._dice.roll())
-            if plan.slot_at > horizon:
-                decisions.later.append((plan.connection_id, plan.slot_at))
-            else:
-                decisions.plans.append(plan)
-        return decisions
-
-    def _leave_pending(
-        self, candidate: Candidate, options: SyncOptions, now: datetime, decisions: Decisions
-    ) -> None:
-        """Look again when the job may have run; a new interval may pull it forward."""
-        horizon = now + self._settings.lookahead
-        decisions.held += next_slot_at(candidate, options, now) <= horizon
-        decisions.later.append((candidate.connection_id, now + options.interval))
-        last = candidate.last_finished_at
-        if last is not None and interval_has_changed(candidate, options, self._rules):
-            pull_to = max(now, last + options.interval)
-            decisions.pulls.append((candidate.connection_id, pull_to))
 
     def _tell(self, batch: Batch, report: TickReport) -> None:
         """Count what the transaction committed."""
