@@ -16,6 +16,7 @@ from syncline.store import connections, jobs, schedule
 from syncline.store.jobs import Closing
 
 pytestmark = pytest.mark.usefixtures("no_deadlock")
+NOON = at("12:00")
 
 
 async def test_two_schedulers_leave_one_job(world: World) -> None:
@@ -64,6 +65,23 @@ async def test_a_scheduler_passes_by_what_another_has_just_planned(world: World)
         assert await lock_due(late) == []
     assert (await world.tick()).scheduled == 0
     await world.pending(connection)
+
+
+async def test_chapters_of_what_is_due_miss_nothing_and_repeat_nothing(world: World) -> None:
+    """Many are to be looked at at once: all that were inserted by hand."""
+    ids = {(await world.connection()).id for _ in range(5)}
+    await world.connection(last_finished="11:59")
+    await world.tick("12:00")
+    await world.sql("UPDATE {schema}.connections SET look_at = $1 WHERE id = ANY ($2)", NOON, ids)
+    found, after = [], None
+    async with actor(world) as scheduler:
+        while due := await schedule.next_due(scheduler.tx, until=NOON, after=after, limit=2):
+            assert due.ids == sorted(due.ids)
+            found += due.ids
+            after = due.after
+
+    assert len(found) == 5
+    assert set(found) == ids
 
 
 async def test_a_job_inserted_by_hand_between_lock_and_insert(world: World) -> None:
@@ -193,8 +211,11 @@ async def tick_between_lock_and_insert(
         yield await made_to_wait(world, world.tick("12:00", jitter_seconds=0)), keeper
 
 
-async def lock_due(scheduler: Actor) -> list[object]:
+async def lock_due(scheduler: Actor) -> list[UUID]:
+    due = await schedule.next_due(scheduler.tx, until=at("12:01"), after=None)
+    if due is None:
+        return []
     locked = await schedule.lock_due(
-        scheduler.tx, horizon=at("12:01"), after=schedule.BEFORE_ALL, limit=100
+        scheduler.tx, among=due.ids, horizon=at("12:01"), after=schedule.BEFORE_ALL, limit=100
     )
-    return [id_ for _, id_ in locked]
+    return locked.ids

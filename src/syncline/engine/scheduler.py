@@ -14,7 +14,7 @@ from syncline.policy.schedule import RunPlan
 from syncline.settings import SchedulerSettings
 from syncline.store import connections, jobs, schedule, schedulers
 from syncline.store.pool import Pool, Transaction, expect, lies_in_rows
-from syncline.store.schedule import Place
+from syncline.store.schedule import Locked
 from syncline.telemetry import Telemetry
 
 WALKERS = 3  # one plans, one's rows are written, one's commit waits for the disk
@@ -23,7 +23,7 @@ SILENCE = timedelta(days=1)
 # the job; the tick gives way before Postgres (after a second) would call it a deadlock.
 LOCK_PATIENCE = timedelta(seconds=0.5)
 
-LockNext = Callable[..., Awaitable[list[Place]]]
+LockNext = Callable[..., Awaitable[Locked]]
 Work = Callable[[Transaction, Sequence[UUID]], Awaitable["Batch"]]
 
 
@@ -147,58 +147,47 @@ class Scheduler:
         """Plan the connections whose slot comes before the horizon.
 
         What goes beyond a batch is shared between walkers: one plans while another's rows are
-        written. They skip each other's rows, as two schedulers do.
+        written. Each goes its own way, and skips what another scheduler holds.
         """
-        lock_due = partial(schedule.lock_due, horizon=now + self._settings.lookahead)
-        walk = partial(self._walk, lock_due, partial(self._plan_batch, now=now), report)
-        place = await walk(batches=1)
-        if place is not None:
-            walks = (walk(after=place) for _ in range(WALKERS))
+        horizon, after = now + self._settings.lookahead, None
+        plan = partial(self._plan_batch, now=now)
+        while not self._stopping:
+            async with self._pool.transaction() as tx:
+                due = await schedule.next_due(tx, until=horizon, after=after)
+            if due is None:
+                return
+            share = max(self._settings.batch_size, -(-len(due.ids) // WALKERS))
+            walks = (
+                self._walk(partial(schedule.lock_due, among=ids, horizon=horizon), plan, report)
+                for ids in (due.ids[n : n + share] for n in range(0, len(due.ids), share))
+            )
             for ended in await asyncio.gather(*walks, return_exceptions=True):
                 if isinstance(ended, BaseException):
                     raise ended
+            after = due.after
 
-    async def _walk(
-        self,
-        lock_next: LockNext,
-        work: Work,
-        report: TickReport,
-        *,
-        after: Place = schedule.BEFORE_ALL,
-        batches: int | None = None,
-    ) -> Place | None:
-        """Work batch by batch, and return where to go on if there were more than asked for.
-
-        A batch that somebody's row or lock spoils is done one by one.
-        """
-        one_by_one_until = schedule.BEFORE_ALL
+    async def _walk(self, lock_next: LockNext, work: Work, report: TickReport) -> None:
+        """Work batch by batch; one that somebody's row or lock spoils is done one by one."""
+        after = one_by_one_until = schedule.BEFORE_ALL
         while not self._stopping:
             limit = 1 if after < one_by_one_until else self._settings.batch_size
-            places: list[Place] = []
+            locked: Locked | None = None
             try:
                 async with self._pool.transaction() as tx:
                     await tx.wait_at_most(LOCK_PATIENCE)
-                    places = await lock_next(tx, after=after, limit=limit)
-                    # In the order of ids, as jobs are always locked; rows that share a page of the
-                    # table or of an index then come together, which saves 5 µs a connection.
-                    ids = sorted(id_ for _, id_ in places)
-                    batch = await work(tx, ids) if ids else Batch()
+                    locked = await lock_next(tx, after=after, limit=limit)
+                    batch = await work(tx, locked.ids) if locked.ids else Batch()
                 self._tell(batch, report)
             except Exception as error:
-                if not places or not lies_in_rows(error):
+                if locked is None or not lies_in_rows(error):
                     raise
-                if len(places) > 1:
-                    one_by_one_until = places[-1]
+                if len(locked.ids) > 1:
+                    one_by_one_until = locked.until
                     continue
                 self._telemetry.loop_failed("scheduler", error, timedelta())  # the next tick's turn
-            if len(places) < limit:
-                return None
-            after = places[-1]
-            if batches is not None and after >= one_by_one_until:
-                batches -= 1
-                if not batches:
-                    return after
-        return None
+            if not locked.more:
+                return
+            after = locked.until
 
     async def _plan_batch(self, tx: Transaction, locked: Sequence[UUID], now: datetime) -> Batch:
         """Read, decide and write one batch of locked connections."""

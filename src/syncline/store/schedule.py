@@ -1,30 +1,75 @@
 """The tick's reading and writing: lock what may be due, read it, save what was planned."""
 
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from syncline.policy.schedule import Candidate, RunPlan, ScheduleRules, StoredSync
 from syncline.store.pool import Transaction
 
-Place = tuple[datetime, UUID]
-"""How far a walk over connections has come: when one was to be looked at, and which."""
-
-BEFORE_ALL: Place = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
+BEFORE_ALL = UUID(int=0)
+BEGINNING = (datetime(1, 1, 1, tzinfo=UTC), BEFORE_ALL)
+CHAPTER = 100_000  # connections that a walk puts in order at a time
 PAGE = 1000  # connections counted at a time
 
+
+class Due(NamedTuple):
+    """Connections that may be due, in the order of their ids, and where the next ones begin."""
+
+    ids: list[UUID]
+    after: tuple[datetime, UUID]
+
+
+NEXT_DUE = """
+    -- The next connections that are to be looked at by then. Work in the order of ids finds its
+    -- neighbours on the same pages, of the table and of every index: at half a million connections
+    -- it takes 50 µs of the server for each, and 71 in the order of time.
+    SELECT array_agg(id ORDER BY id) AS ids, max(look_at) AS look_at,
+           (array_agg(id ORDER BY look_at DESC, id DESC))[1] AS last
+      FROM (SELECT look_at, id FROM {schema}.connections
+             WHERE status = 'active' AND look_at BETWEEN $2 AND $1 AND (look_at, id) > ($2, $3)
+             ORDER BY look_at, id LIMIT $4) AS next
+"""
+
+
+async def next_due(
+    tx: Transaction,
+    *,
+    until: datetime,
+    after: tuple[datetime, UUID] | None,
+    limit: int = CHAPTER,
+) -> Due | None:
+    """Return the next chapter of what is to be looked at by then; None where nothing is left."""
+    row = await tx.fetchrow(NEXT_DUE, until, *(after or BEGINNING), limit)
+    return Due(row["ids"], (row["look_at"], row["last"])) if row["ids"] else None
+
+
+class Locked(NamedTuple):
+    """Connections that are ours to work on, how far they were looked for, and if that is all."""
+
+    ids: list[UUID]
+    until: UUID
+    more: bool
+
+
 LOCK_DUE = """
-    -- Lock the next connections that may be due, in the order of the walk.
-    SELECT id, look_at FROM {schema}.connections
-     WHERE status = 'active' AND look_at BETWEEN $2 AND $1 AND (look_at, id) > ($2, $3)
-     ORDER BY look_at, id LIMIT $4
+    -- Lock those of these connections that are still due and that nobody else works on.
+    SELECT id FROM {schema}.connections
+     WHERE id = ANY ($1::uuid[]) AND status = 'active' AND look_at <= $2
+     ORDER BY id
        FOR UPDATE SKIP LOCKED
 """
 
 
-async def lock_due(tx: Transaction, *, horizon: datetime, after: Place, limit: int) -> list[Place]:
-    rows = await tx.fetch(LOCK_DUE, horizon, *after, limit)
-    return [(row["look_at"], row["id"]) for row in rows]
+async def lock_due(
+    tx: Transaction, *, among: Sequence[UUID], horizon: datetime, after: UUID, limit: int
+) -> Locked:
+    start = bisect_right(among, after) if after != BEFORE_ALL else 0
+    ids = among[start : start + limit]
+    rows = await tx.fetch(LOCK_DUE, ids, horizon)
+    return Locked([row["id"] for row in rows], ids[-1], start + limit < len(among))
 
 
 LOCK_EDITED = """
@@ -36,8 +81,8 @@ LOCK_EDITED = """
 """
 
 
-async def lock_edited(tx: Transaction, *, after: Place, limit: int) -> list[Place]:
-    return [(after[0], row["id"]) for row in await tx.fetch(LOCK_EDITED, after[1], limit)]
+async def lock_edited(tx: Transaction, *, after: UUID, limit: int) -> Locked:
+    return _locked(await tx.fetch(LOCK_EDITED, after, limit), after, limit)
 
 
 LOCK_LEFT = """
@@ -49,8 +94,13 @@ LOCK_LEFT = """
 """
 
 
-async def lock_left(tx: Transaction, *, after: Place, limit: int) -> list[Place]:
-    return [(after[0], row["id"]) for row in await tx.fetch(LOCK_LEFT, after[1], limit)]
+async def lock_left(tx: Transaction, *, after: UUID, limit: int) -> Locked:
+    return _locked(await tx.fetch(LOCK_LEFT, after, limit), after, limit)
+
+
+def _locked(rows: Sequence[Any], after: UUID, limit: int) -> Locked:
+    ids = [row["id"] for row in rows]
+    return Locked(ids, ids[-1] if ids else after, len(ids) == limit)
 
 
 READ_CANDIDATES = """
@@ -137,13 +187,6 @@ async def look_later(tx: Transaction, later: Sequence[tuple[UUID, datetime]]) ->
     return await tx.execute(LOOK_LATER, ids, look_at)
 
 
-NEXT_DUE = """
-    -- The next connections that were to be looked at by now, in the order of the walk.
-    SELECT look_at, id FROM {schema}.connections
-     WHERE status = 'active' AND look_at BETWEEN $2 AND $1 AND (look_at, id) > ($2, $3)
-     ORDER BY look_at, id LIMIT $4
-"""
-
 NEXT_EDITED = """
     -- The next connections whose interval was changed since it was last planned with.
     SELECT look_at, id FROM {schema}.connections
@@ -186,11 +229,12 @@ async def count_overdue(tx: Transaction, rules: ScheduleRules, *, now: datetime)
 
 async def _pages_of_candidates(tx: Transaction, now: datetime) -> AsyncIterator[list[UUID]]:
     """Return what may be overdue, some at a time: after a long downtime it may be a million."""
-    place = BEFORE_ALL
-    while page := await tx.fetch(NEXT_DUE, now, *place, PAGE):
-        yield [row["id"] for row in page]
-        place = (page[-1]["look_at"], page[-1]["id"])
-    last = BEFORE_ALL[1]
+    after = None
+    while due := await next_due(tx, until=now, after=after):
+        for start in range(0, len(due.ids), PAGE):
+            yield due.ids[start : start + PAGE]
+        after = due.after
+    last = BEFORE_ALL
     while page := await tx.fetch(NEXT_EDITED, last, PAGE):
         yield [row["id"] for row in page if row["look_at"] > now]  # the others were above
         last = page[-1]["id"]
