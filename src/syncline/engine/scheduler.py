@@ -93,18 +93,7 @@ class Scheduler:
         report = TickReport()
         began = monotonic()
         with self._telemetry.tick():
-            async with self._pool.snapshot() as tx:
-                now = await self._clock.now(tx)
-                # The backlog is counted as it was before, while the walks already work it off:
-                # it would take a tenth of the tick, and of two processors leave one idle.
-                walking = asyncio.create_task(self._walk_all(now, report))
-                try:
-                    report.overdue = await schedule.count_overdue(tx, self._rules, now=now)
-                except BaseException:
-                    walking.cancel()
-                    await asyncio.gather(walking, return_exceptions=True)
-                    raise
-            await walking
+            now = await self._count_and_walk(report)
             await self._end_tick(now, report)
             self._telemetry.tick_finished(
                 due=report.due,
@@ -114,6 +103,24 @@ class Scheduler:
                 duration=timedelta(seconds=monotonic() - began),
             )
         return report
+
+    async def _count_and_walk(self, report: TickReport) -> datetime:
+        """Count the backlog as it was before, while the walks already work it off.
+
+        It would take a tenth of the tick, and of two processors leave one idle.
+        """
+        walking: asyncio.Task[None] | None = None
+        try:
+            async with self._pool.snapshot() as tx:
+                now = await self._clock.now(tx)
+                walking = asyncio.create_task(self._walk_all(now, report))
+                report.overdue = await schedule.count_overdue(tx, self._rules, now=now)
+            await walking
+        finally:
+            if walking is not None:
+                walking.cancel()  # where the count failed; nothing outlives its tick
+                await asyncio.gather(walking, return_exceptions=True)
+        return now
 
     async def _walk_all(self, now: datetime, report: TickReport) -> None:
         for walk in (self._tidy_left, self._plan_edited, self._plan_due):
@@ -144,27 +151,35 @@ class Scheduler:
         await self._walk(schedule.lock_edited, plan, report)
 
     async def _plan_due(self, now: datetime, report: TickReport) -> None:
-        """Plan the connections whose slot comes before the horizon.
-
-        What goes beyond a batch is shared between walkers: one plans while another's rows are
-        written. Each goes its own way, and skips what another scheduler holds.
-        """
+        """Plan the connections whose slot comes before the horizon, a chapter at a time."""
         horizon, after = now + self._settings.lookahead, None
-        plan = partial(self._plan_batch, now=now)
         while not self._stopping:
             async with self._pool.transaction() as tx:
                 due = await schedule.next_due(tx, until=horizon, after=after)
             if due is None:
                 return
-            share = max(self._settings.batch_size, -(-len(due.ids) // WALKERS))
-            walks = (
-                self._walk(partial(schedule.lock_due, among=ids, horizon=horizon), plan, report)
-                for ids in (due.ids[n : n + share] for n in range(0, len(due.ids), share))
-            )
-            for ended in await asyncio.gather(*walks, return_exceptions=True):
-                if isinstance(ended, BaseException):
-                    raise ended
+            await self._plan_chapter(due.ids, horizon, now, report)
             after = due.after
+
+    async def _plan_chapter(
+        self, ids: list[UUID], horizon: datetime, now: datetime, report: TickReport
+    ) -> None:
+        """Share what goes beyond a batch between walkers, a stretch for each.
+
+        One plans while another's rows are written.
+        """
+
+        def walk(stretch: list[UUID]) -> Awaitable[None]:
+            lock_due = partial(schedule.lock_due, among=stretch, horizon=horizon)
+            return self._walk(lock_due, partial(self._plan_batch, now=now), report)
+
+        size = self._settings.batch_size
+        await walk(ids[:size])
+        share = max(size, -(-len(ids[size:]) // WALKERS))
+        walks = (walk(ids[start : start + share]) for start in range(size, len(ids), share))
+        for ended in await asyncio.gather(*walks, return_exceptions=True):
+            if isinstance(ended, BaseException):
+                raise ended
 
     async def _walk(self, lock_next: LockNext, work: Work, report: TickReport) -> None:
         """Work batch by batch; one that somebody's row or lock spoils is done one by one."""
