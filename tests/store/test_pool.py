@@ -43,16 +43,15 @@ async def test_a_connection_that_is_out_of_step_is_thrown_away(pool: Pool) -> No
 async def test_a_snapshot_sees_nothing_of_what_comes_after(database_url: str) -> None:
     pool = Pool(database_url, "syncline", size=2)
     await pool.open()
-    async with pool.transaction() as tx:
-        await tx.execute("CREATE TABLE seen AS SELECT 1 AS number")
+    sees = "SELECT pg_visible_in_snapshot($1::text::xid8, pg_current_snapshot())"
 
     async with pool.snapshot() as before:
         async with pool.transaction() as tx:
-            await tx.execute("INSERT INTO seen VALUES (2)")
-        assert await before.fetchval("SELECT count(*) FROM seen") == 1
+            later = await tx.fetchval("SELECT pg_current_xact_id()::text")
+        assert not await before.fetchval(sees, later)
 
     async with pool.snapshot() as after:
-        assert await after.fetchval("SELECT count(*) FROM seen") == 2
+        assert await after.fetchval(sees, later)
     await pool.close()
 
 
