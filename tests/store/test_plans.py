@@ -151,16 +151,16 @@ def noon_cases() -> Iterator[Case]:
     fifty = len(DUE)
     yield case("claim", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, False, TOKEN, LEASE)
     yield case("claim by type", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, True, TOKEN, LEASE)
-    yield case("lock_due", schedule.LOCK_DUE, fifty, LATER, *BEGINNING, 1000)
+    yield case("lock_due", schedule.LOCK_DUE, fifty, DUE, LATER)
     yield case("next_due", schedule.NEXT_DUE, fifty, LATER, *BEGINNING, 1000)
     yield case("read_candidates", schedule.READ_CANDIDATES, fifty, DUE)
     yield case("count_overdue", schedule.COUNT_OVERDUE, fifty, DUE, NOON, 86400, 900)
     yield case("enqueue", jobs.ENQUEUE_PLANNED, fifty, *planned_columns())
     yield case(
         *("save_plans", schedule.SAVE_PLANS, fifty, DUE, ["{}"] * fifty, [NOON] * fifty),
-        *([None] * fifty, [NOON] * fifty, NOON),
+        *([NOON] * fifty, NOON),
     )
-    yield case("look_later", schedule.LOOK_LATER, fifty, DUE, [NOON] * fifty, [None] * fifty)
+    yield case("look_later", schedule.LOOK_LATER, fifty, DUE, [NOON] * fifty)
     yield case("lock", connections.LOCK, fifty, DUE)
     cursors, times = ["{}"] * fifty, [NOON] * fifty
     yield case("save_progress", connections.SAVE_PROGRESS, fifty, DUE, cursors, times, NOON)
@@ -185,7 +185,7 @@ def quiet_cases() -> Iterator[Case]:
     then = at("10:00")
     yield case("claim of nothing", claims.CLAIM, 0, PROVIDERS, then, 100, 1, False, TOKEN, LEASE)
     yield case("claim of the unknown", claims.CLAIM, 0, ["x"], NOON, 100, 1, False, TOKEN, LEASE)
-    yield case("lock_due of nothing", schedule.LOCK_DUE, 0, then, *BEGINNING, 1000)
+    yield case("next_due of nothing", schedule.NEXT_DUE, 0, then, *BEGINNING, 1000)
     yield case("lock_edited of nothing", schedule.LOCK_EDITED, 0, UUID(int=0), 1000)
     yield case("next_edited of nothing", schedule.NEXT_EDITED, 0, UUID(int=0), 1000)
     yield case("lock_left of nothing", schedule.LOCK_LEFT, 0, UUID(int=0), 1000)

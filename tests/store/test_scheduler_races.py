@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -15,6 +16,7 @@ from syncline.store import connections, jobs, schedule
 from syncline.store.jobs import Closing
 
 pytestmark = pytest.mark.usefixtures("no_deadlock")
+NOON = at("12:00")
 
 
 async def test_two_schedulers_leave_one_job(world: World) -> None:
@@ -29,6 +31,18 @@ async def test_two_schedulers_leave_one_job(world: World) -> None:
 
     assert (await world.tick("12:00", jitter_seconds=0)).scheduled == 1
     assert (await world.pending(connection)).scheduled_at == at("11:55")
+
+
+async def test_backlog_counts_what_another_scheduler_is_about_to_plan(world: World) -> None:
+    """S10: it is counted over all of them, whoever will schedule them."""
+    for _ in range(3):
+        await world.connection(last_finished="11:40")
+    async with actor(world) as first:
+        assert len(await lock_due(first)) == 3
+
+        second = await world.tick("12:00")
+
+    assert (second.overdue, second.scheduled) == (3, 0)
 
 
 @pytest.mark.engine(scheduler={"batch_size": 3})
@@ -51,6 +65,23 @@ async def test_a_scheduler_passes_by_what_another_has_just_planned(world: World)
         assert await lock_due(late) == []
     assert (await world.tick()).scheduled == 0
     await world.pending(connection)
+
+
+async def test_chapters_of_what_is_due_miss_nothing_and_repeat_nothing(world: World) -> None:
+    """Many are to be looked at at once: all that were inserted by hand."""
+    ids = {(await world.connection()).id for _ in range(5)}
+    await world.connection(last_finished="11:59")
+    await world.tick("12:00")
+    await world.sql("UPDATE {schema}.connections SET look_at = $1 WHERE id = ANY ($2)", NOON, ids)
+    found, after = [], None
+    async with actor(world) as scheduler:
+        while due := await schedule.next_due(scheduler.tx, until=NOON, after=after, limit=2):
+            assert due.ids == sorted(due.ids)
+            found += due.ids
+            after = due.after
+
+    assert len(found) == 5
+    assert set(found) == ids
 
 
 async def test_a_job_inserted_by_hand_between_lock_and_insert(world: World) -> None:
@@ -168,11 +199,9 @@ async def tick_between_lock_and_insert(
     world: World, *, last: bool = False
 ) -> AsyncIterator[tuple["asyncio.Task[TickReport]", Actor]]:
     """Lend a tick that has locked what is due, and waits at the first (or last) insert."""
-    gate = await world.connection(last_finished="11:40")
-    await world.sql(
-        "UPDATE {schema}.connections SET look_at = $2 WHERE id = $1",
-        *(gate.id, at("11:00") if last else at("00:00").replace(year=1960)),
-    )
+    # A batch is written in the order of ids.
+    id_ = UUID(int=2**128 - 1 if last else 1)
+    gate = await world.connection(last_finished="11:40", id_=id_)
     async with actor(world) as keeper:
         await keeper.sql(
             "UPDATE {schema}.sync_jobs SET status = 'queued', finished_at = NULL"
@@ -182,8 +211,11 @@ async def tick_between_lock_and_insert(
         yield await made_to_wait(world, world.tick("12:00", jitter_seconds=0)), keeper
 
 
-async def lock_due(scheduler: Actor) -> list[object]:
+async def lock_due(scheduler: Actor) -> list[UUID]:
+    due = await schedule.next_due(scheduler.tx, until=at("12:01"), after=None)
+    if due is None:
+        return []
     locked = await schedule.lock_due(
-        scheduler.tx, horizon=at("12:01"), after=schedule.BEFORE_ALL, limit=100
+        scheduler.tx, among=due.ids, horizon=at("12:01"), after=schedule.BEFORE_ALL, limit=100
     )
-    return [id_ for _, id_ in locked]
+    return locked.ids

@@ -106,8 +106,8 @@ class Forgetful(Pool):
     answers_to_lose = 1
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
-        async with super().transaction() as tx:
+    async def transaction(self, isolation: str = "") -> AsyncIterator[Transaction]:
+        async with super().transaction(isolation) as tx:
             yield tx
         if self.answers_to_lose:
             self.answers_to_lose -= 1

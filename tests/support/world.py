@@ -62,9 +62,10 @@ class World(PlainSql):
         last_finished: str | datetime | None = None,
         created: str | datetime = "00:00",
         metadata: Any = None,
+        id_: UUID | None = None,
     ) -> Connection:
         """Insert a connection by plain SQL, as a person would, with a finished job if asked for."""
-        id_ = uuid4()
+        id_ = id_ or uuid4()
         await self.sql(
             "INSERT INTO {schema}.connections"
             " (id, tenant_id, provider_slug, external_id, status, metadata, created_at)"

@@ -24,6 +24,7 @@ class Run:
     ending: Ending | None = None
     ended: float = 0
     is_settled: bool = False
+    is_suspect: bool = False
     has_slot: bool = False
     is_over: bool = False  # its task is, but perhaps not a thread of it
     page_began: float | None = None  # of a stream: when its connector was asked for the next page
@@ -57,6 +58,7 @@ class Runs:
         self._on_room = on_room
         self._unsettled = 0
         self.slots_taken = 0
+        self.suspects = 0
         self.is_draining = False  # a stream ends after the page in hand
         self.some_settled = asyncio.Event()
         self._all_settled = asyncio.Event()
@@ -65,16 +67,16 @@ class Runs:
     def __len__(self) -> int:
         return len(self._runs)
 
-    @property
-    def suspects(self) -> int:
-        return sum(run.claim.lapses >= SUSPECT_LAPSES for run in self._runs.values())
-
     def unsettled(self) -> list[Run]:
         return [run for run in self._runs.values() if not run.is_settled]
 
     def add(self, claim: Claim, leased_since: float) -> Run:
         run = Run(claim, leased_since, self._free)
+        if lost := self._runs.get(claim.id):
+            self._forget(lost)
         self._runs[claim.id] = run
+        run.is_suspect = claim.lapses >= SUSPECT_LAPSES
+        self.suspects += run.is_suspect
         self._unsettled += 1
         self._all_settled.clear()
         return run
@@ -102,7 +104,7 @@ class Runs:
             run.is_settled = True
             self._unsettled -= 1
             if not run.is_alive:
-                self._runs.pop(run.claim.id, None)
+                self._forget(run)
         self.some_settled.set()
         if not self._unsettled:
             self._all_settled.set()
@@ -116,8 +118,13 @@ class Runs:
             run.has_slot = False
             self.slots_taken -= 1
         if run.is_settled:
-            self._runs.pop(run.claim.id, None)
+            self._forget(run)
         self._on_room()
+
+    def _forget(self, run: Run) -> None:
+        if self._runs.get(run.claim.id) is run:  # else it was lost, and claimed here once more
+            del self._runs[run.claim.id]
+            self.suspects -= run.is_suspect
 
     def lose(self, job_ids: Iterable[UUID]) -> list[Run]:
         """Stop the runs whose jobs are no longer ours; nothing will be written for them."""

@@ -63,15 +63,15 @@ class Observed:
 async def observe(tx: Transaction, connection_id: UUID, tenant_id: str | None) -> Observed | None:
     """Return what is known about a connection; None where there is none."""
     connection = await tx.fetchrow(READ_CONNECTION, connection_id, tenant_id)
-    candidates = await schedule.read_candidates(tx, [connection_id]) if connection else []
-    if not candidates:
+    candidate = next(await schedule.read_candidates(tx, [connection_id]), None)
+    if connection is None or candidate is None:
         return None
     pending = await tx.fetch(READ_PENDING, connection_id)
     ended = await tx.fetchrow(READ_ENDED, connection_id)
     return Observed(
         status=ConnectionStatus(connection["status"]),
         status_reason=read_json(connection["status_reason"]),
-        candidate=candidates[0],
+        candidate=candidate,
         pending=tuple(PendingJob(**_with_error(row)) for row in pending),
         last_ended=EndedJob(**_with_error(ended)) if ended else None,
         last_succeeded_at=await tx.fetchval(READ_SUCCESS, connection_id),

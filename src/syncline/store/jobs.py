@@ -18,15 +18,19 @@ ENQUEUE_PLANNED = """
                   $6::timestamptz[])
            AS plan (id, tenant_id, provider_slug, connection_id, scheduled_at, slot_at)
         ON CONFLICT (connection_id, job_type) WHERE status IN ('queued', 'running') DO NOTHING
- RETURNING connection_id
+"""
+
+OF_THESE = """
+    -- The jobs that are there; asked only where some could not be inserted.
+    SELECT id FROM {schema}.sync_jobs WHERE id = ANY ($1::uuid[])
 """
 
 
 async def enqueue_planned(
     tx: Transaction, plans: Sequence[RunPlan], ids: Sequence[UUID]
-) -> set[UUID]:
-    """Return the connections that got their job; for the others the guard held one."""
-    rows = await tx.fetch(
+) -> Sequence[RunPlan]:
+    """Return the plans that got their job; for the others the guard held one."""
+    inserted = await tx.execute(
         ENQUEUE_PLANNED,
         ids,
         [plan.tenant_id for plan in plans],
@@ -35,7 +39,10 @@ async def enqueue_planned(
         [plan.scheduled_at for plan in plans],
         [plan.slot_at for plan in plans],
     )
-    return {row["connection_id"] for row in rows}
+    if inserted == len(plans):
+        return plans
+    there = {row["id"] for row in await tx.fetch(OF_THESE, ids)}
+    return [plan for plan, id_ in zip(plans, ids, strict=True) if id_ in there]
 
 
 PULL_FORWARD = """

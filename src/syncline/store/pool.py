@@ -27,7 +27,7 @@ TRIES = 6
 PLANNED_FOR_SECONDS = 5
 PLANNERS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(PLANNERS, "off")
-BEGIN = "BEGIN; SET LOCAL plan_cache_mode = auto" + "".join(
+PLANNED_ANEW = "SET LOCAL plan_cache_mode = auto" + "".join(
     f"; SET LOCAL {planner} = on" for planner in PLANNERS
 )
 RETRIED_CODES = ("40001", "40P01", "55P03", "57014", "25P03")
@@ -170,10 +170,10 @@ class Pool:
             self._pool = None
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
+    async def transaction(self, isolation: str = "") -> AsyncIterator[Transaction]:
         """Open a transaction that commits at the end, or rolls back whole."""
         async with self.connection() as connection:
-            await connection.execute(BEGIN)
+            await connection.execute(f"BEGIN{isolation}; {PLANNED_ANEW}")
             try:
                 if self._pgbouncer:
                     # Behind a pooler a session is anybody's: settings go with each transaction.
@@ -191,6 +191,13 @@ class Pool:
                     await connection.execute("ROLLBACK")
                 raise
             await connection.execute("COMMIT")
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Transaction]:
+        """Open a transaction that sees everything as it is now, whatever is written meanwhile."""
+        async with self.transaction(" ISOLATION LEVEL REPEATABLE READ") as tx:
+            await tx.database_time()  # the first statement takes the snapshot
+            yield tx
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Transaction]:

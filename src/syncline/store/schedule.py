@@ -1,31 +1,75 @@
 """The tick's reading and writing: lock what may be due, read it, save what was planned."""
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from syncline.policy.schedule import Candidate, RunPlan, ScheduleRules, StoredSync
 from syncline.store.pool import Transaction
 
-Place = tuple[datetime, UUID]
-"""How far a walk over connections has come: when one was to be looked at, and which."""
-
-BEFORE_ALL: Place = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
+BEFORE_ALL = UUID(int=0)
+BEGINNING = (datetime(1, 1, 1, tzinfo=UTC), BEFORE_ALL)
+CHAPTER = 100_000  # connections that a walk puts in order at a time
 PAGE = 1000  # connections counted at a time
 
+
+class Due(NamedTuple):
+    """Connections that may be due, in the order of their ids, and where the next ones begin."""
+
+    ids: list[UUID]
+    after: tuple[datetime, UUID]
+
+
+NEXT_DUE = """
+    -- The next connections that are to be looked at by then. Work in the order of ids finds its
+    -- neighbours on the same pages, of the table and of every index: at half a million connections
+    -- it takes 51 µs of the server for each, and 73 in the order of time.
+    SELECT array_agg(id ORDER BY id) AS ids, max(look_at) AS look_at,
+           (array_agg(id ORDER BY look_at DESC, id DESC))[1] AS last
+      FROM (SELECT look_at, id FROM {schema}.connections
+             WHERE status = 'active' AND look_at BETWEEN $2 AND $1 AND (look_at, id) > ($2, $3)
+             ORDER BY look_at, id LIMIT $4) AS next
+"""
+
+
+async def next_due(
+    tx: Transaction,
+    *,
+    until: datetime,
+    after: tuple[datetime, UUID] | None,
+    limit: int = CHAPTER,
+) -> Due | None:
+    """Return the next chapter of what is to be looked at by then; None where nothing is left."""
+    row = await tx.fetchrow(NEXT_DUE, until, *(after or BEGINNING), limit)
+    return Due(row["ids"], (row["look_at"], row["last"])) if row["ids"] else None
+
+
+class Locked(NamedTuple):
+    """Connections that are ours to work on, how far they were looked for, and if that is all."""
+
+    ids: list[UUID]
+    until: UUID
+    more: bool
+
+
 LOCK_DUE = """
-    -- Lock the next connections that may be due, in the order of the walk.
-    SELECT id, look_at FROM {schema}.connections
-     WHERE status = 'active' AND look_at BETWEEN $2 AND $1 AND (look_at, id) > ($2, $3)
-     ORDER BY look_at, id LIMIT $4
+    -- Lock those of these connections that are still due and that nobody else works on.
+    SELECT id FROM {schema}.connections
+     WHERE id = ANY ($1::uuid[]) AND status = 'active' AND look_at <= $2
+     ORDER BY id
        FOR UPDATE SKIP LOCKED
 """
 
 
-async def lock_due(tx: Transaction, *, horizon: datetime, after: Place, limit: int) -> list[Place]:
-    rows = await tx.fetch(LOCK_DUE, horizon, *after, limit)
-    return [(row["look_at"], row["id"]) for row in rows]
+async def lock_due(
+    tx: Transaction, *, among: Sequence[UUID], horizon: datetime, after: UUID, limit: int
+) -> Locked:
+    start = bisect_right(among, after) if after != BEFORE_ALL else 0
+    ids = among[start : start + limit]
+    rows = await tx.fetch(LOCK_DUE, ids, horizon)
+    return Locked([row["id"] for row in rows], ids[-1], start + limit < len(among))
 
 
 LOCK_EDITED = """
@@ -37,8 +81,8 @@ LOCK_EDITED = """
 """
 
 
-async def lock_edited(tx: Transaction, *, after: Place, limit: int) -> list[Place]:
-    return [(after[0], row["id"]) for row in await tx.fetch(LOCK_EDITED, after[1], limit)]
+async def lock_edited(tx: Transaction, *, after: UUID, limit: int) -> Locked:
+    return _locked(await tx.fetch(LOCK_EDITED, after, limit), after, limit)
 
 
 LOCK_LEFT = """
@@ -50,24 +94,31 @@ LOCK_LEFT = """
 """
 
 
-async def lock_left(tx: Transaction, *, after: Place, limit: int) -> list[Place]:
-    return [(after[0], row["id"]) for row in await tx.fetch(LOCK_LEFT, after[1], limit)]
+async def lock_left(tx: Transaction, *, after: UUID, limit: int) -> Locked:
+    return _locked(await tx.fetch(LOCK_LEFT, after, limit), after, limit)
+
+
+def _locked(rows: Sequence[Any], after: UUID, limit: int) -> Locked:
+    ids = [row["id"] for row in rows]
+    return Locked(ids, ids[-1] if ids else after, len(ids) == limit)
 
 
 READ_CANDIDATES = """
-    -- What the plan of a locked connection needs. A statement of its own: its snapshot begins
-    -- after the locks were taken, so nothing that another process settled is missed.
-    SELECT c.id, c.tenant_id, c.provider_slug, c.created_at, c.interval_stored,
-           jsonb_typeof(c.metadata) AS metadata_kind,
-           jsonb_typeof(c.metadata -> 'sync') AS sync_kind,
-           left((c.metadata #> '{sync,next_run_at}')::text, 64) AS next_run_at,
-           left((c.metadata #> '{sync,last_jitter_seconds}')::text, 64) AS last_jitter_seconds,
-           left((c.metadata #> '{sync,first_activated_at}')::text, 64) AS first_activated_at,
-           c.interval_planned,
+    -- What the plan of a locked connection needs, in the order of the fields of Candidate. A
+    -- statement of its own: its snapshot begins after the locks were taken, so nothing that
+    -- another process settled is missed.
+    SELECT c.id, c.tenant_id, c.provider_slug, c.created_at,
            greatest(c.last_finished_at, done.finished_at) AS last_finished_at,
            EXISTS (SELECT FROM {schema}.sync_jobs pending
                     WHERE pending.connection_id = c.id AND pending.job_type = 'incremental'
-                      AND pending.status IN ('queued', 'running') OFFSET 0) AS has_pending_job
+                      AND pending.status IN ('queued', 'running') OFFSET 0) AS has_pending_job,
+           jsonb_typeof(c.metadata) AS metadata_kind,
+           jsonb_typeof(c.metadata -> 'sync') AS sync_kind,
+           c.interval_stored,
+           left((c.metadata #> '{sync,next_run_at}')::text, 64) AS next_run_at,
+           left((c.metadata #> '{sync,last_jitter_seconds}')::text, 64) AS last_jitter_seconds,
+           left((c.metadata #> '{sync,first_activated_at}')::text, 64) AS first_activated_at,
+           c.interval_planned
       FROM unnest($1::uuid[]) WITH ORDINALITY AS picked (id, place)
       JOIN {schema}.connections c ON c.id = picked.id
       LEFT JOIN LATERAL (
@@ -80,104 +131,61 @@ READ_CANDIDATES = """
 """
 
 
-async def read_candidates(tx: Transaction, ids: Sequence[UUID]) -> list[Candidate]:
-    return [
-        Candidate(
-            connection_id=row["id"],
-            tenant_id=row["tenant_id"],
-            provider_slug=row["provider_slug"],
-            created_at=row["created_at"],
-            last_finished_at=row["last_finished_at"],
-            has_pending_job=row["has_pending_job"],
-            stored=StoredSync(
-                metadata_kind=row["metadata_kind"],
-                sync_kind=row["sync_kind"],
-                interval_seconds=row["interval_stored"],
-                next_run_at=row["next_run_at"],
-                last_jitter_seconds=row["last_jitter_seconds"],
-                first_activated_at=row["first_activated_at"],
-            ),
-            interval_planned=row["interval_planned"],
-        )
-        for row in await tx.fetch(READ_CANDIDATES, ids)
-    ]
+async def read_candidates(tx: Transaction, ids: Sequence[UUID]) -> Iterator[Candidate]:
+    """Return them one at a time: what is not kept costs the garbage collector nothing."""
+    rows = await tx.fetch(READ_CANDIDATES, ids)
+    return (Candidate._make((*row[:6], StoredSync(*row[6:12]), row[12])) for row in rows)
 
 
 SAVE_PLANS = """
-    -- Publish the plans of the jobs just inserted: single keys change, everything else stays.
+    -- Publish the plans of the jobs just inserted: single keys change, everything else stays. The
+    -- interval planned with is the one that stands there, or the one that mends it.
     UPDATE {schema}.connections c
        SET metadata = jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
                                 {schema}.object_or_empty(c.metadata -> 'sync') || plan.patch),
-           look_at = plan.look_at, interval_planned = plan.interval_planned,
-           last_finished_at = plan.last_finished_at, updated_at = $6
-      FROM unnest($1::uuid[], $2::jsonb[], $3::timestamptz[], $4::text[], $5::timestamptz[])
-           AS plan (id, patch, look_at, interval_planned, last_finished_at)
+           look_at = plan.look_at, last_finished_at = plan.last_finished_at, updated_at = $5,
+           interval_planned = coalesce(plan.patch ->> 'interval_seconds', c.interval_stored)
+      FROM unnest($1::uuid[], $2::jsonb[], $3::timestamptz[], $4::timestamptz[])
+           AS plan (id, patch, look_at, last_finished_at)
      WHERE c.id = plan.id
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SavedPlan:
-    """A plan with the interval that the next tick should find; `repair` replaces a bad one."""
-
-    plan: RunPlan
-    interval_stored: str | None
-    repair: bool
-
-
-async def save_plans(tx: Transaction, plans: Sequence[SavedPlan], *, now: datetime) -> int:
+async def save_plans(tx: Transaction, plans: Sequence[RunPlan], *, now: datetime) -> int:
     return await tx.execute(
         SAVE_PLANS,
-        [saved.plan.connection_id for saved in plans],
-        [_patch(saved) for saved in plans],
-        [saved.plan.look_again_at for saved in plans],
-        [_interval_text(saved) for saved in plans],
-        [saved.plan.last_finished_at for saved in plans],
+        [plan.connection_id for plan in plans],
+        [_patch(plan) for plan in plans],
+        [plan.look_again_at for plan in plans],
+        [plan.last_finished_at for plan in plans],
         now,
     )
 
 
-def _patch(saved: SavedPlan) -> str:
-    # Written by hand, for every connection of every tick; neither value can hold a quote.
-    repair = f', "interval_seconds": {_seconds(saved.plan.interval)}' if saved.repair else ""
+def _patch(plan: RunPlan) -> str:
+    # Written by hand, for every connection of every tick; no value can hold a quote.
+    seconds = int(plan.interval.total_seconds()) if plan.repairs_interval else None
+    repair = f', "interval_seconds": {seconds}' if seconds else ""
     return (
-        f'{{"next_run_at": "{rfc3339(saved.plan.next_run_at)}", '
-        f'"last_jitter_seconds": {saved.plan.jitter_seconds}{repair}}}'
+        f'{{"next_run_at": "{rfc3339(plan.next_run_at)}", '
+        f'"last_jitter_seconds": {plan.jitter_seconds}{repair}}}'
     )
-
-
-def _interval_text(saved: SavedPlan) -> str | None:
-    if saved.repair:
-        return str(_seconds(saved.plan.interval))
-    return saved.interval_stored
-
-
-def _seconds(interval: timedelta) -> int:
-    return int(interval.total_seconds())
 
 
 LOOK_LATER = """
     -- Put connections aside that have nothing to schedule now.
     UPDATE {schema}.connections c
-       SET look_at = later.look_at, interval_planned = later.interval_planned
-      FROM unnest($1::uuid[], $2::timestamptz[], $3::text[])
-           AS later (id, look_at, interval_planned)
+       SET look_at = later.look_at, interval_planned = c.interval_stored
+      FROM unnest($1::uuid[], $2::timestamptz[]) AS later (id, look_at)
      WHERE c.id = later.id
 """
 
 
-async def look_later(tx: Transaction, later: Sequence[tuple[UUID, datetime, str | None]]) -> int:
-    """Set when each connection is looked at next, and the interval that decided it."""
-    ids, look_at, intervals = zip(*later, strict=True)
-    return await tx.execute(LOOK_LATER, ids, look_at, intervals)
+async def look_later(tx: Transaction, later: Sequence[tuple[UUID, datetime]]) -> int:
+    """Set when each connection is looked at next; the interval it has now decided it."""
+    ids, look_at = zip(*later, strict=True)
+    return await tx.execute(LOOK_LATER, ids, look_at)
 
-
-NEXT_DUE = """
-    -- The next connections that were to be looked at by now, in the order of the walk.
-    SELECT look_at, id FROM {schema}.connections
-     WHERE status = 'active' AND look_at BETWEEN $2 AND $1 AND (look_at, id) > ($2, $3)
-     ORDER BY look_at, id LIMIT $4
-"""
 
 NEXT_EDITED = """
     -- The next connections whose interval was changed since it was last planned with.
@@ -221,11 +229,12 @@ async def count_overdue(tx: Transaction, rules: ScheduleRules, *, now: datetime)
 
 async def _pages_of_candidates(tx: Transaction, now: datetime) -> AsyncIterator[list[UUID]]:
     """Return what may be overdue, some at a time: after a long downtime it may be a million."""
-    place = BEFORE_ALL
-    while page := await tx.fetch(NEXT_DUE, now, *place, PAGE):
-        yield [row["id"] for row in page]
-        place = (page[-1]["look_at"], page[-1]["id"])
-    last = BEFORE_ALL[1]
+    after = None
+    while due := await next_due(tx, until=now, after=after):
+        for start in range(0, len(due.ids), PAGE):
+            yield due.ids[start : start + PAGE]
+        after = due.after
+    last = BEFORE_ALL
     while page := await tx.fetch(NEXT_EDITED, last, PAGE):
         yield [row["id"] for row in page if row["look_at"] > now]  # the others were above
         last = page[-1]["id"]
@@ -233,4 +242,4 @@ async def _pages_of_candidates(tx: Transaction, now: datetime) -> AsyncIterator[
 
 def rfc3339(instant: datetime) -> str:
     """Return the instant as `metadata.sync` holds it: UTC, ending in Z."""
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return instant.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
