@@ -27,9 +27,10 @@ TRIES = 6
 PLANNED_FOR_SECONDS = 5
 PLANNERS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(PLANNERS, "off")
-PLANNED_ANEW = "SET LOCAL plan_cache_mode = auto" + "".join(
+BEGIN = "BEGIN; SET LOCAL plan_cache_mode = auto" + "".join(
     f"; SET LOCAL {planner} = on" for planner in PLANNERS
 )
+BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ"
 RETRIED_CODES = ("40001", "40P01", "55P03", "57014", "25P03")
 RETRIED_CLASSES = ("08", "53", "57P0")
 ROWS = ("22", "23", "40", "54", "55P03")  # bad values, broken rules, deadlocks, locks not to be had
@@ -170,10 +171,10 @@ class Pool:
             self._pool = None
 
     @asynccontextmanager
-    async def transaction(self, isolation: str = "") -> AsyncIterator[Transaction]:
+    async def transaction(self, begin: str = BEGIN) -> AsyncIterator[Transaction]:
         """Open a transaction that commits at the end, or rolls back whole."""
         async with self.connection() as connection:
-            await connection.execute(f"BEGIN{isolation}; {PLANNED_ANEW}")
+            await connection.execute(begin)
             try:
                 if self._pgbouncer:
                     # Behind a pooler a session is anybody's: settings go with each transaction.
@@ -194,8 +195,11 @@ class Pool:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Transaction]:
-        """Open a transaction that sees everything as it is now, whatever is written meanwhile."""
-        async with self.transaction(" ISOLATION LEVEL REPEATABLE READ") as tx:
+        """Open a transaction that sees everything as it is now, whatever is written meanwhile.
+
+        A plan for the little that it sees must not read all that comes.
+        """
+        async with self.transaction(BEGIN_SNAPSHOT) as tx:
             await tx.database_time()  # the first statement takes the snapshot
             yield tx
 
