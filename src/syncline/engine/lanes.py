@@ -32,42 +32,31 @@ class Lanes:
         self._telemetry = telemetry
         self._empty: deque[Run] = deque()  # nothing to write but that their jobs succeeded
         self._ended: deque[Run] = deque()  # all others
-        self._empty_lane: set[asyncio.Task[None]] = set()
         self._lanes: set[asyncio.Task[None]] = set()
         self._stragglers: set[asyncio.Task[None]] = set()
         self.gives_up = False
 
     def take(self, run: Run) -> None:
-        """Settle a run that has ended, as soon as there is a lane for it.
-
-        One lane is enough for the empty ones: two would need twice as many statements.
-        """
-        if isinstance(run.ending, Page) and run.ending.is_empty and not run.claim.is_first:
-            self._empty.append(run)
-            if not self._empty_lane:
-                self._go_on(self._settle_empty(), self._empty_lane)
-        else:
-            self._ended.append(run)
-            self._settle_ended()
+        """Settle a run that has ended, as soon as there is a lane for it."""
+        is_empty = isinstance(run.ending, Page) and run.ending.is_empty
+        (self._empty if is_empty and not run.claim.is_first else self._ended).append(run)
+        if len(self._lanes) < LANES:
+            self._go_on(self._settle_ended(), self._lanes)
 
     def _go_on(self, work: Coroutine[None, None, None], tasks: "set[asyncio.Task[None]]") -> None:
         task = asyncio.get_running_loop().create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    def _settle_ended(self) -> None:
-        if self._ended and len(self._lanes) < LANES:
-            self._go_on(self._settle_groups(), self._lanes)
-
-    async def _settle_groups(self) -> None:
-        while self._ended:
-            await self._settle(self._take_group())
+    async def _settle_ended(self) -> None:
+        """Settle what has ended, a group at a time, those first that wait longest."""
+        while self._empty or self._ended:
+            if self._empty and not (self._ended and self._ended[0].ended < self._empty[0].ended):
+                await self._settle_empty()
+            else:
+                await self._settle(self._take_group())
 
     async def _settle_empty(self) -> None:
-        while self._empty:
-            await self._close_empty()
-
-    async def _close_empty(self) -> None:
         """Settle runs whose pages are empty, at a third of the usual cost; or, if there is more
         to it, or somebody is in the way, like all others."""
         group = [self._empty.popleft() for _ in range(min(len(self._empty), LARGEST_GROUP))]
@@ -80,7 +69,6 @@ class Lanes:
             if unsettled:
                 self._ended.extend(run for run in group if run.claim.id in unsettled)
                 group = [run for run in group if run.claim.id not in unsettled]
-                self._settle_ended()
         self._tell_succeeded(group)
         self._settled(group)
 
