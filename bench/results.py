@@ -104,6 +104,7 @@ def describe_machine(postgres: str) -> dict[str, str]:
         "python": platform.python_version(),
         "node": _said("node", "--version") or "none",
         "asyncpg": version("asyncpg"),
+        "uvloop": version("uvloop"),
         "syncline": f"{version('syncline')} ({_said('git', 'describe', '--always', '--dirty')})",
         "load at the start": f"{os.getloadavg()[0]:.1f}",
     }
