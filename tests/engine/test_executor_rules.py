@@ -246,3 +246,26 @@ async def held_runs(world: World, count: int) -> list[HeldRun]:
 async def count_by_status(world: World) -> dict[str, int]:
     rows = await world.sql("SELECT status, count(*) FROM {schema}.sync_jobs GROUP BY status")
     return {row["status"]: row["count"] for row in rows}
+
+
+@pytest.mark.engine(executor={"concurrency": 4000})
+async def test_two_claims_at_once_share_what_is_due(world: World) -> None:
+    """E1: however claims are shared out, each job runs once, and none is left."""
+    many = 4500
+    await world.sql(
+        "WITH added AS (INSERT INTO {schema}.connections (tenant_id, provider_slug, external_id)"
+        " SELECT 'acme', 'github', n::text FROM generate_series(1, $1::int) n RETURNING id)"
+        " INSERT INTO {schema}.sync_jobs (tenant_id, provider_slug, connection_id, scheduled_at)"
+        " SELECT 'acme', 'github', id, '2025-01-01 11:00Z' FROM added",
+        many,
+    )
+    world.script(*[SyncResult()] * many)
+    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+
+    async def all_have_ended() -> bool:
+        return await count_by_status(world) == {"succeeded": many}
+
+    await eventually(all_have_ended)
+    world.engine.stop()
+    assert await running
+    assert len(world.connector.calls) == many == len({call[0] for call in world.connector.calls})

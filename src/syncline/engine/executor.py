@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,6 +30,7 @@ from syncline.telemetry import Telemetry
 SMALL_CLAIM, LARGEST_CLAIM = 25, 1000
 RELEASE_SECONDS = 3  # what a slow database is given, after the grace, to take the rows back
 MOST_UNSETTLED = 2  # claimed and not yet settled, as a multiple of the slots
+WHOLE, HALVES = (None,), (0, 1)
 LOST_RACES = 3  # so many lost races in a row read as "nothing to claim"
 
 
@@ -40,10 +41,11 @@ class Taken:
     rows: Sequence[Any]
     token: UUID
     asked: float  # when, by this process's clock: the lease holds from then
+    suspects: int
     is_full: bool  # so many as were asked for, so there may be more
 
 
-NOTHING = Taken((), UUID(int=0), 0, is_full=False)
+NOTHING = Taken((), UUID(int=0), 0, 0, is_full=False)
 
 
 class Executor:
@@ -68,6 +70,8 @@ class Executor:
         self._limits = settings.page_limits
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
         self._is_traced = False
+        self._promised = self._promised_suspects = 0  # slots of claims that are on their way
+        self._is_much_due = False
         self.attempts = 0
         self.on_room: Callable[[], None] = lambda: None
         self.is_claiming = True
@@ -82,18 +86,34 @@ class Executor:
         return min(most - self.runs.slots_taken, MOST_UNSETTLED * most - len(self.runs))
 
     async def step(self) -> timedelta:
-        """Fill the free slots, and return how long to wait unless a slot or a wake-up comes.
-
-        While more is due, the next claim is sent before those of the last one are read and begun:
-        the database and this process then work at the same time (27,000 jobs a second became
-        33,000).
-        """
+        """Fill the free slots, and return how long to wait unless a slot or a wake-up comes."""
         self.is_claiming = True
+        taken = await self._take()
+        await self._start(taken)
+        if not taken.is_full:
+            return timedelta(seconds=self._settings.poll_interval_seconds)
+        # Where a claim is large, the next two share what is due, so that two processors of the
+        # database work on it. Neither goes on alone: it would not know what else has come.
+        halves = HALVES if self._wanted() >= LARGEST_CLAIM // 2 else WHOLE
+        self._is_much_due = True
+        await _all(self._claim_ahead(half) for half in halves)
+        return timedelta()
+
+    async def _claim_ahead(self, half: int | None) -> None:
+        """Claim as long as there is more than there are slots.
+
+        The next claim is sent before what the last one brought is read and begun: the database
+        and this process then work at the same time.
+        """
         following: asyncio.Task[Taken] | None = None
         try:
-            taken = await self._take(self._wanted())
+            taken = await self._take(half)
             while taken.rows:
-                following = await self._send_ahead(taken)
+                self._is_much_due &= taken.is_full
+                following = None
+                if self._is_much_due and self.is_claiming and self._wanted() > 0:
+                    following = asyncio.get_running_loop().create_task(self._take(half))
+                    await pause(0)  # it is sent now
                 await self._start(taken)
                 if following is None:
                     break
@@ -101,17 +121,17 @@ class Executor:
         finally:
             if following is not None:
                 following.cancel()
-        return timedelta(seconds=self._settings.poll_interval_seconds)
 
     async def claim_and_start(self) -> int:
         """Return how many due jobs were claimed and started, in their order."""
-        taken = await self._take(self._wanted())
+        taken = await self._take()
         await self._start(taken)
         return len(taken.rows)
 
     async def drain(self, grace_seconds: float) -> bool:
         """Let running jobs end, then release the rest; return whether every row was settled."""
         self.runs.is_draining = True
+        self._promised = self._promised_suspects = 0  # to claims that were cut short
         if await self._settled_within(grace_seconds):
             return True
         for run in self.runs.unsettled():
@@ -129,53 +149,55 @@ class Executor:
             return False
         return True
 
-    def _wanted(self, in_hand: int = 0) -> int:
+    def _wanted(self) -> int:
         """Return how many jobs to claim: no more than there are free slots, and few enough that
         the slots are not all waiting for one claim. What is claimed together tends to end so."""
         if not self._connectors:
             return 0
         share = max(self._settings.concurrency // 8, SMALL_CLAIM)
-        return min(self.free_slots - in_hand, share, LARGEST_CLAIM)
+        return max(0, min(self.free_slots - self._promised, share, LARGEST_CLAIM))
 
-    async def _send_ahead(self, taken: Taken) -> "asyncio.Task[Taken] | None":
-        """Send the next claim while the last one is still in hand, if it left anything."""
-        wanted = self._wanted(in_hand=len(taken.rows))
-        if not taken.is_full or wanted <= 0 or not self.is_claiming:
-            return None
-        suspects = self.runs.suspects + claims.count_suspects(taken.rows)
-        claim = asyncio.get_running_loop().create_task(self._take(wanted, suspects))
-        await pause(0)  # it is sent now
-        return claim
-
-    async def _take(self, wanted: int, suspects: int | None = None) -> Taken:
-        """Claim so many due jobs; how many suspects are at work already is for the caller to say
-        where not all of them have begun."""
-        if wanted <= 0:
+    async def _take(self, half: int | None = None) -> Taken:
+        """Claim due jobs, of one half where one is named, into slots that are theirs from now."""
+        wanted = self._wanted()
+        if not wanted:
             return NOTHING
         self._lanes.gives_up = self.runs.is_draining = False
         self._is_traced = self._telemetry.is_traced()
-        if suspects is None:
-            suspects = self.runs.suspects
+        rows: Sequence[Any] = ()
+        lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
+        asked = monotonic()
+        self._promised += wanted
+        try:
+            rows = await self._claim(wanted, half, lease)
+        finally:
+            self._promised -= wanted - len(rows)
+        suspects = claims.count_suspects(rows)
+        self._promised_suspects += suspects
+        return Taken(rows, lease.token, asked, suspects, is_full=len(rows) >= wanted)
+
+    async def _claim(self, wanted: int, half: int | None, lease: Lease) -> Sequence[Any]:
         for _ in range(LOST_RACES):
-            lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
-            asked = monotonic()
+            suspects = self.runs.suspects + self._promised_suspects
             with suppress(*LostRace), self._telemetry.claim():
                 async with self._pool.statement() as tx:
-                    rows = await claims.claim(
+                    return await claims.claim(
                         tx,
                         list(self._connectors),
                         limit=wanted,
-                        suspects=max(0, 1 - suspects),
+                        suspects=0 if suspects or half else 1,
                         flight_by_type=self._settings.single_flight == "job_type",
                         lease=lease,
+                        half=half,
                     )
-                return Taken(rows, lease.token, asked, is_full=len(rows) >= wanted)
-        return NOTHING
+        return ()
 
     async def _start(self, taken: Taken) -> None:
         claimed = claims.read_claims(taken.rows, taken.token)
         await self._renewals.attach(claimed)
         self._tell_claimed(claimed)
+        self._promised -= len(claimed)
+        self._promised_suspects -= taken.suspects
         for claim in claimed:
             self._begin(self.runs.add(claim, leased_since=taken.asked))
 
@@ -222,3 +244,10 @@ class Executor:
         caller = self._callers[run.claim.provider_slug]
         result = await attempt(caller, run, self._limits, self._renewals)
         return result if isinstance(result, Page) else await self._streams.follow(run, result)
+
+
+async def _all(works: Iterable[Awaitable[None]]) -> None:
+    """Let all of them end, and then tell what went wrong with the first."""
+    for ended in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(ended, BaseException):
+            raise ended
