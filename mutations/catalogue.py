@@ -21,8 +21,9 @@ MUTATIONS = (
         "store/jobs.py",
         (
             (
-                "WHERE j.id = closing.id AND j.lease_token = closing.token\n RETURNING",
-                "WHERE j.id = closing.id\n RETURNING",
+                "WHERE j.id = ANY (ARRAY[closing.id]) AND j.lease_token IS NOT DISTINCT FROM"
+                " closing.token\n RETURNING",
+                "WHERE j.id = ANY (ARRAY[closing.id])\n RETURNING",
             ),
         ),
         ("tests/store/test_settle_races.py", "tests/scenarios/test_leases.py"),
@@ -31,14 +32,14 @@ MUTATIONS = (
         "the fence of an empty run",
         "it closes its job without presenting its lease",
         "store/jobs.py",
-        (("AND j.lease_token = closing.token AND j.again_priority", "AND j.again_priority"),),
+        (("AND j.lease_token IS NOT DISTINCT FROM closing.token AND j.again", "AND j.again"),),
         ("tests/engine/test_empty_runs.py",),
     ),
     Mutation(
         "the mark of an empty run",
         "it closes its job without queueing the one more that was asked for",
         "store/jobs.py",
-        (("= closing.token AND j.again_priority IS NULL", "= closing.token"),),
+        (("FROM closing.token AND j.again_priority IS NULL", "FROM closing.token"),),
         ("tests/engine/test_empty_runs.py",),
     ),
     Mutation(
@@ -171,7 +172,7 @@ MUTATIONS = (
         "store/jobs.py",
         (
             (
-                "WHERE j.id = page.id AND j.lease_token = page.token",
+                "WHERE j.id = ANY (ARRAY[page.id]) AND j.lease_token IS NOT DISTINCT FROM page.token",
                 "WHERE j.id = page.id AND page.token IS NOT NULL",
             ),
         ),
