@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from mutations.catalogue import MUTATIONS, Mutation
 
 import syncline
-from mutations.catalogue import MUTATIONS, Mutation
 
 SOURCE = Path(syncline.__file__).parent
 
