@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 from uuid import UUID
 
 from faults.database import Database
@@ -74,6 +75,24 @@ class Stage:
             return (await self.database.cursors()).get(name) == self.provider.streams[name].head()
 
         await until(is_synced, within=within, what=f"{name} is synced")
+
+    async def until_its_turn(
+        self, condition: Callable[[], Any], *, within: float, what: str
+    ) -> None:
+        """Wait for one process's turn, with new connections that any may get.
+
+        What follows a page is claimed at once by the worker that stored it; another may wait for
+        minutes before it gets anything of the old ones.
+        """
+        for left in reversed(range(int(within))):
+            await self.add_newcomer()
+            try:
+                await until(condition, within=1, what=what)
+            except TooLate:
+                if not left:
+                    raise
+            else:
+                return
 
     def live_async_stream(self) -> str:
         """Return a live stream whose connector is asynchronous."""

@@ -36,7 +36,7 @@ async def until_working(stage: Stage, worker: Process) -> None:
     def is_working() -> bool:
         return stage.provider.calls_by(worker.pid) >= CALLS
 
-    await until(is_working, within=PATIENCE_SECONDS, what=f"{worker.log.stem} works")
+    await stage.until_its_turn(is_working, within=PATIENCE_SECONDS, what=f"{worker.log.stem} works")
 
 
 def shifted(seconds: int) -> tuple[str, ...]:

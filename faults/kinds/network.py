@@ -15,7 +15,7 @@ HALF_OPEN_SECONDS = 12.0
 async def cut_at_commit(stage: Stage, moment: Moment, about: str) -> None:
     worker = stage.any("worker")
     sprung = worker.link.set_trap(moment, about)
-    await until(sprung.done, within=TRAP_SECONDS, what=f"a COMMIT about {about}")
+    await stage.until_its_turn(sprung.done, within=TRAP_SECONDS, what=f"a COMMIT about {about}")
 
 
 @kind("claim cut before COMMIT", full=10, quick=0)

@@ -26,7 +26,7 @@ async def kill(stage: Stage, process: Process) -> None:
 
 async def kill_at_commit(stage: Stage, process: Process, moment: Moment, about: str) -> None:
     sprung = process.link.set_trap(moment, about, process.kill)
-    await until(sprung.done, within=TRAP_SECONDS, what=f"a COMMIT about {about}")
+    await stage.until_its_turn(sprung.done, within=TRAP_SECONDS, what=f"a COMMIT about {about}")
     killed_at = await stage.database.now()
     await process.ended(within=5)
     await stage.measure_recovery(killed_at)

@@ -88,9 +88,10 @@ class Executor:
     async def step(self) -> timedelta:
         """Fill the free slots, and return how long to wait unless a slot or a wake-up comes."""
         self.is_claiming = True
+        self._promised = self._promised_suspects = 0  # a step before may have been cut short
         taken = await self._take()
         await self._start(taken)
-        if not taken.is_full:
+        if not taken.is_full or not self.is_claiming:
             return timedelta(seconds=self._settings.poll_interval_seconds)
         # Where a claim is large, the next two share what is due, so that two processors of the
         # database work on it. Neither goes on alone: it would not know what else has come.
@@ -131,7 +132,6 @@ class Executor:
     async def drain(self, grace_seconds: float) -> bool:
         """Let running jobs end, then release the rest; return whether every row was settled."""
         self.runs.is_draining = True
-        self._promised = self._promised_suspects = 0  # to claims that were cut short
         if await self._settled_within(grace_seconds):
             return True
         for run in self.runs.unsettled():
