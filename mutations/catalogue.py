@@ -172,7 +172,8 @@ MUTATIONS = (
         "store/jobs.py",
         (
             (
-                "WHERE j.id = ANY (ARRAY[page.id]) AND j.lease_token IS NOT DISTINCT FROM page.token",
+                "WHERE j.id = ANY (ARRAY[page.id]) AND j.lease_token IS NOT DISTINCT FROM"
+                " page.token",
                 "WHERE j.id = page.id AND page.token IS NOT NULL",
             ),
         ),
