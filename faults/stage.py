@@ -105,8 +105,8 @@ class Stage:
         )
 
     def working(self) -> list[Process]:
-        workers = self.fleet.running("worker")
-        return [worker for worker in workers if self.provider.calls_by(worker.pid)]
+        workers = [w for w in self.fleet.running("worker") if self.provider.calls_by(w.pid)]
+        return [w for w in workers if self.provider.in_flight(w.pid)] or workers
 
     async def busy_worker(self) -> Process:
         """Return a worker in mid-call."""

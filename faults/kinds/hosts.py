@@ -23,8 +23,9 @@ async def work_for_a_while(
     prefix: Sequence[str] = ("-m",),
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Let a worker of an odd kind take another's place, then end it; neither may leave a row."""
-    stage.any("worker").send(signal.SIGTERM)
+    """Let a worker of an odd kind take the others' place, then end it; none may leave a row."""
+    for other in stage.fleet.running("worker"):  # else they might leave it nothing to do
+        other.send(signal.SIGTERM)
     worker = await stage.fleet.start("worker", settings, prefix=prefix, environment=environment)
     await until_working(stage, worker)
     worker.send(signal.SIGTERM)

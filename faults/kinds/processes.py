@@ -196,7 +196,7 @@ async def freeze_worker_in_transaction(stage: Stage) -> None:
     """Postgres ends the transaction and frees its locks; the jobs run elsewhere."""
     worker = stage.any("worker")
     sprung = worker.link.set_trap("before", SETTLE, lambda: worker.send(signal.SIGSTOP), holds=True)
-    await until(sprung.done, within=TRAP_SECONDS, what="a settle")
+    await stage.until_its_turn(sprung.done, within=TRAP_SECONDS, what="a settle")
     await stage.measure_recovery(await stage.database.now())
     worker.send(signal.SIGCONT)
 
