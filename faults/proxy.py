@@ -30,6 +30,7 @@ class Link:
     def __init__(self, upstream: str) -> None:
         self.delay_seconds = 0.0
         self.trap: Trap | None = None
+        self._falls_silent: asyncio.Future[Wire] | None = None
         self._upstream = upstream
         self._passable = asyncio.Event()
         self._passable.set()
@@ -68,11 +69,15 @@ class Link:
         """Let nothing pass, and say nothing of it: Postgres is away, silently."""
         self._passable.clear()
 
-    def half_open(self) -> "Wire":
-        """Silence the busiest connection for ever, and return it."""
-        wire = max(self._wires, key=lambda wire: wire.busy_count)
-        wire.is_dead = True
-        return wire
+    async def half_open(self) -> "Wire":
+        """Silence the next connection that is used, for ever, and return it."""
+        self._falls_silent = asyncio.get_running_loop().create_future()
+        return await self._falls_silent
+
+    def used(self, wire: "Wire") -> None:
+        if self._falls_silent is not None and not self._falls_silent.done():
+            wire.is_dead = True
+            self._falls_silent.set_result(wire)
 
     def has(self, wire: "Wire") -> bool:
         return wire in self._wires
@@ -120,7 +125,6 @@ class Wire:
 
     def __init__(self, link: Link, client: Streams, server: Streams) -> None:
         self.is_dead = False
-        self.busy_count = 0
         self._link = link
         self._client, self._server = client, server
         self._texts: dict[bytes, str] = {}
@@ -147,7 +151,7 @@ class Wire:
 
     async def _pump_up(self) -> None:
         async for message in messages(self._client[0], starts_untyped=True):
-            self.busy_count += 1
+            self._link.used(self)
             self._note(message)
             if self._commits(message) and not await self._may_commit():
                 return

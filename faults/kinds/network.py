@@ -75,7 +75,8 @@ async def reset(stage: Stage) -> None:
 async def half_open(stage: Stage) -> None:
     """One connection falls silent for ever; it is found out, and work goes on over others."""
     link = (await stage.busy_worker()).link
-    wire = link.half_open()
+    async with asyncio.timeout(TRAP_SECONDS):
+        wire = await link.half_open()
     await until(lambda: not link.has(wire), within=HALF_OPEN_SECONDS, what="the silence is noticed")
 
 

@@ -40,7 +40,7 @@ class WorkerStatus(StrEnum):
 PENDING = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Connection:
     """One tenant's authorised link to one provider; what gets scheduled."""
 

@@ -1,6 +1,7 @@
 """E10 of the specification: sync now, retry, cancel."""
 
 import asyncio
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -9,6 +10,7 @@ import pytest
 from support.fakes import HeldRun, eventually
 from support.world import World, at
 from syncline import RateLimited, SyncResult, Transient
+from syncline.engine.wakeup import Wakeup
 
 UNKNOWN = uuid4()
 
@@ -170,12 +172,15 @@ async def test_unknown_and_foreign_ids_are_not_found(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("portable", "poll_seconds"), [(False, 60), (True, 0.5)], ids=["listening", "polling"]
+    ("portable", "poll_seconds", "by_itself"),
+    [(False, 60, False), (True, 0.5, False), (True, 60, True)],
+    ids=["listening", "polling", "its own"],
 )
 async def test_idle_worker_starts_at_once(
-    world: World, portable: bool, poll_seconds: float
+    world: World, portable: bool, poll_seconds: float, by_itself: bool
 ) -> None:
-    """E10: by LISTEN/NOTIFY where the connection allows it, by polling where it does not."""
+    """E10: by LISTEN/NOTIFY where the connection allows it, by polling where it does not; what a
+    worker's own process asks for needs neither."""
     connection = await world.connection()
     first, second = HeldRun(SyncResult()), HeldRun(SyncResult())
     world.script(first, second)
@@ -183,8 +188,9 @@ async def test_idle_worker_starts_at_once(
         portable=portable, executor={"poll_interval_seconds": poll_seconds}
     ) as worker:
         running = asyncio.create_task(worker.engine.run(signals=False, scheduler=False))
+        asking = worker.engine if by_itself else world.engine
         for run in (first, second):
-            await worker.engine.trigger(connection.id)
+            await asking.trigger(connection.id)
             async with asyncio.timeout(10):
                 await run.started.wait()
             run.let_go.set()
@@ -192,6 +198,28 @@ async def test_idle_worker_starts_at_once(
 
         worker.engine.stop()
         assert await running
+
+
+async def test_one_hears_what_others_announce(world: World) -> None:
+    """A process that woke its own worker itself does not do so again when its word comes back."""
+    settings = world.engine.settings
+    heard: list[str] = []
+    wakeups = [Wakeup(settings.database_url, settings.schema, {}) for _ in range(2)]
+    for place, wakeup in enumerate(wakeups):
+        await wakeup.step()
+        wakeup.on_heard(partial(heard.append, str(place)))
+    try:
+        await world.sql(f"SELECT pg_notify('{wakeups[0].channel}', '{wakeups[0].name}')")
+        await eventually(lambda: asyncio.sleep(0, heard))
+        await wakeups[0].step()  # whatever came for it has come
+        assert heard == ["1"]
+
+        await world.sql(f"SELECT pg_notify('{wakeups[0].channel}', '')")
+        await eventually(lambda: asyncio.sleep(0, len(heard) == 3))
+        assert sorted(heard) == ["0", "1", "1"]
+    finally:
+        for wakeup in wakeups:
+            wakeup.close()
 
 
 async def idle(world: World) -> bool:

@@ -93,7 +93,7 @@ async def test_what_is_planned_once_reads_no_table_whole_that_was_empty_then(
     alone = [
         case("claim", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, False, TOKEN, LEASE, None),
         case("close_empty", jobs.CLOSE_EMPTY, 50, READY, [TOKEN] * 50, NOON, on_held_jobs=True),
-        case("trigger", requests.TRIGGER, 1, TOKEN, DUE[0], None, "full", 0, None, NOON, None),
+        case("trigger", requests.TRIGGER, 1, TOKEN, DUE[0], None, "full", 0, None, NOON, None, ""),
     ]
     preparation, insert, rows = CROWD.partition("INSERT")
     async with empty_cell(databases, server_mode) as url:

@@ -90,8 +90,11 @@ class Jobs(Desk):
 
         request = Request(connection_id, tenant_id, job_type, chosen)
         if once is None:
-            return await self._pool.retrying(lambda tx: self._trigger(tx, request), alone=True)
-        return await self._change(lambda tx: self._trigger(tx, request), once)
+            job = await self._pool.retrying(lambda tx: self._trigger(tx, request), alone=True)
+        else:
+            job = await self._change(lambda tx: self._trigger(tx, request), once)
+        self._wakeup.wake()
+        return job
 
     async def retry(
         self, job_id: UUID, *, tenant_id: str | None = None, once: Once[Job] | None = None
@@ -113,7 +116,9 @@ class Jobs(Desk):
                 tx, Request(job.connection_id, None, job.job_type, TRIGGER_PRIORITY, cursor)
             )
 
-        return await self._change(change, once)
+        job = await self._change(change, once)
+        self._wakeup.wake()
+        return job
 
     async def cancel(self, job_id: UUID, *, tenant_id: str | None = None) -> Job:
         """Cancel a queued or running job; a worker that runs it stops at its next renewal."""
@@ -131,7 +136,12 @@ class Jobs(Desk):
 
     async def _trigger(self, tx: Transaction, request: Request) -> Job:
         status, job = await requests.trigger(
-            tx, request, new_id(), now=self._clock.instant(), channel=self._wakeup.channel
+            tx,
+            request,
+            new_id(),
+            now=self._clock.instant(),
+            channel=self._wakeup.channel,
+            sender=self._wakeup.name,
         )
         if status is None:
             raise not_found("connection", request.connection_id)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from uuid import UUID
 
 from syncline.clock import monotonic
@@ -11,31 +10,33 @@ from syncline.policy.outcome import Ending, Interrupted, Raised
 from syncline.store.claims import SUSPECT_LAPSES, Claim
 
 
-@dataclass(slots=True, eq=False)
 class Run:
     """A claimed job in this process: it holds a slot from when its connector is called until that
     is done, and its lease until it is settled."""
 
-    claim: Claim
-    lease_confirmed: float
-    on_idle: "Callable[[Run], None]"
-    began: float = field(default_factory=monotonic)
     task: "asyncio.Task[None] | None" = None
     ending: Ending | None = None
     ended: float = 0
-    is_settled: bool = False
-    is_suspect: bool = False
-    has_slot: bool = False
-    is_over: bool = False  # its task is, but perhaps not a thread of it
+    is_settled = False
+    is_suspect = False
+    has_slot = False
+    is_over = False  # its task is, but perhaps not a thread of it
     page_began: float | None = None  # of a stream: when its connector was asked for the next page
-    is_committing: bool = False  # a page of it is; the connector waits, so no deadline counts
+    is_committing = False  # a page of it is; the connector waits, so no deadline counts
     _threads: Threads | None = None
+
+    def __init__(
+        self, claim: Claim, lease_confirmed: float, on_idle: "Callable[[Run], None]"
+    ) -> None:
+        self.claim = claim
+        self.lease_confirmed = self.began = lease_confirmed
+        self._on_idle = on_idle
 
     @property
     def threads(self) -> Threads:
         """The threads of this run; most have none."""
         if self._threads is None:
-            self._threads = Threads(on_idle=lambda: self.on_idle(self))
+            self._threads = Threads(on_idle=lambda: self._on_idle(self))
         return self._threads
 
     @property
@@ -75,16 +76,16 @@ class Runs:
         if lost := self._runs.get(claim.id):
             self._forget(lost)
         self._runs[claim.id] = run
-        run.is_suspect = claim.lapses >= SUSPECT_LAPSES
-        self.suspects += run.is_suspect
+        if claim.lapses >= SUSPECT_LAPSES:
+            run.is_suspect = True
+            self.suspects += 1
         self._unsettled += 1
         self._all_settled.clear()
         return run
 
     def begin(self, run: Run, task: "asyncio.Task[None]") -> None:
         """Give a run its slot."""
-        run.task, run.began = task, monotonic()
-        run.has_slot = True
+        run.task, run.began, run.has_slot = task, monotonic(), True
         self.slots_taken += 1
 
     def leave(self, run: Run) -> None:

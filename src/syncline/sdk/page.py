@@ -48,6 +48,9 @@ class Page:
         return not self.kinds and self.next_cursor is None  # without which there is no more
 
 
+NOTHING_NEW = Page()  # what most runs bring
+
+
 def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
     """Return the page, or raise a ContractError that names the field and the reason."""
     if not isinstance(result, SyncResult):
@@ -56,6 +59,8 @@ def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
         raise ContractError(f"sync() returned {type(result).__name__}, not a SyncResult")
     if not isinstance(result.has_more, bool):
         raise ContractError(f"has_more is {type(result.has_more).__name__}, not a bool")
+    if result.next_cursor is None and not result.has_more and _is_nothing(result.signals):
+        return NOTHING_NEW
     page = Page(has_more=result.has_more)
     if result.next_cursor is not None:
         page.next_cursor = encode_json(
@@ -68,6 +73,10 @@ def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
     if result.signals or not isinstance(result.signals, list | tuple):
         _read_signals(result.signals, page, limits)
     return page
+
+
+def _is_nothing(signals: Any) -> bool:
+    return isinstance(signals, list | tuple) and not signals
 
 
 def _read_signals(signals: Any, page: Page, limits: PageLimits) -> None:

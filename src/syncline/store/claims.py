@@ -19,26 +19,30 @@ CLAIM = """
     -- whose lease lapsed twice or more in a row are looked for apart, $4 at most, so that they
     -- never stand in front of the others. Without a time of its own ($2) it is the database's now.
     -- Two claims at once may take a half each ($8): neither then tries what the other has locked.
-    WITH RECURSIVE lanes (provider_slug, priority) AS (
-        -- The providers and priorities that wait, found by hopping along the index: what is
-        -- scheduled for later, or belongs to a provider nobody asked for, is never read.
-        SELECT provider.slug, (SELECT max(j.priority) FROM {schema}.sync_jobs j
-                                WHERE j.provider_slug = provider.slug AND j.status = 'queued'
-                                  AND j.retry_after IS NULL)
-          FROM unnest($1::text[]) AS provider (slug)
+    WITH RECURSIVE lanes (provider_slug, priority, first_at) AS (
+        -- The providers and priorities that wait, found by hopping along the index, and where each
+        -- begins: what is scheduled for later, or belongs to a provider nobody asked for, is never
+        -- read, and the entries of jobs that were claimed before only once.
+        SELECT provider.slug, top.priority, top.scheduled_at
+          FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
+               SELECT j.priority, j.scheduled_at FROM {schema}.sync_jobs j
+                WHERE j.provider_slug = provider.slug
+                  AND j.status = 'queued' AND j.retry_after IS NULL
+                ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT 1) top
          UNION ALL
-        SELECT lanes.provider_slug, (SELECT max(j.priority) FROM {schema}.sync_jobs j
-                                      WHERE j.provider_slug = lanes.provider_slug
-                                        AND j.priority < lanes.priority AND j.status = 'queued'
-                                        AND j.retry_after IS NULL)
-          FROM lanes WHERE lanes.priority IS NOT NULL
+        SELECT lanes.provider_slug, top.priority, top.scheduled_at
+          FROM lanes CROSS JOIN LATERAL (
+               SELECT j.priority, j.scheduled_at FROM {schema}.sync_jobs j
+                WHERE j.provider_slug = lanes.provider_slug AND j.priority < lanes.priority
+                  AND j.status = 'queued' AND j.retry_after IS NULL
+                ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT 1) top
     ), due AS MATERIALIZED (
         SELECT ready.* FROM lanes CROSS JOIN LATERAL (
             SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = lanes.provider_slug AND j.priority = lanes.priority
                AND j.status = 'queued' AND j.retry_after IS NULL AND j.lapses <= 1
-               AND j.scheduled_at <= coalesce($2::timestamptz, now())
+               AND j.scheduled_at BETWEEN lanes.first_at AND coalesce($2::timestamptz, now())
                AND ($8::int IS NULL OR get_byte(uuid_send(j.id), 15) % 2 = $8)
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
                                 WHERE r.connection_id = j.connection_id AND r.status = 'running'
@@ -69,37 +73,34 @@ CLAIM = """
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
              ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT $4
                FOR UPDATE SKIP LOCKED) suspect
-    ), ranked AS MATERIALIZED (
-        SELECT DISTINCT ON (connection_id, CASE WHEN $5::bool THEN job_type END)
-               id, connection_id, priority, scheduled_at
-          FROM due
-         ORDER BY connection_id, CASE WHEN $5::bool THEN job_type END,
-                  priority DESC, scheduled_at, id
-    ), first AS MATERIALIZED (
-        SELECT id, connection_id, row_number() OVER (ORDER BY priority DESC, scheduled_at, id) place
-          FROM ranked
-         ORDER BY priority DESC, scheduled_at, id LIMIT $3
     ), picked AS MATERIALIZED (
         -- Written in the order of their connections: two claimers that meet at the single-flight
-        -- index then wait for each other in one direction only. OFFSET 0 here and BETWEEN below,
-        -- neither of which can be hashed, keep the planner from reading all connections and all
-        -- jobs (31 µs a job became 18).
-        SELECT first.id, first.place, c.*
-          FROM first CROSS JOIN LATERAL (
-               SELECT external_id, status, config, metadata, last_finished_at IS NULL AS is_first,
-                      has_credentials
-                 FROM {schema}.connections WHERE id = first.connection_id OFFSET 0) c
-         ORDER BY first.connection_id, first.id
+        -- index then wait for each other in one direction only.
+        SELECT id, connection_id, place
+          FROM (SELECT id, connection_id,
+                       row_number() OVER (ORDER BY priority DESC, scheduled_at, id) AS place
+                  FROM (SELECT DISTINCT ON (connection_id, CASE WHEN $5::bool THEN job_type END)
+                               id, connection_id, priority, scheduled_at
+                          FROM due
+                         ORDER BY connection_id, CASE WHEN $5::bool THEN job_type END,
+                                  priority DESC, scheduled_at, id) AS eligible
+                 ORDER BY priority DESC, scheduled_at, id LIMIT $3) AS first
+         ORDER BY connection_id, id
     )
     UPDATE {schema}.sync_jobs j
        SET status = 'running', started_at = coalesce($2::timestamptz, now()), lease_token = $6,
            lease_expires_at = coalesce($2::timestamptz, now()) + $7::interval,
            flight = CASE WHEN $5::bool THEN j.job_type ELSE '' END, updated_at = now()
-      FROM picked
+           -- OFFSET 0 here and BETWEEN below, neither of which can be hashed, keep the planner
+           -- from reading all connections and all jobs (31 µs a job became 18).
+      FROM picked CROSS JOIN LATERAL (
+           SELECT external_id, status, config, metadata, last_finished_at IS NULL AS is_first,
+                  has_credentials
+             FROM {schema}.connections WHERE id = picked.connection_id OFFSET 0) c
      WHERE j.id BETWEEN picked.id AND picked.id
  RETURNING picked.place, j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type,
-           j.priority, j.attempts, j.lapses, j.cursor, picked.external_id, picked.status,
-           picked.config, picked.metadata, picked.is_first, picked.has_credentials,
+           j.priority, j.attempts, j.lapses, j.cursor, c.external_id, c.status, c.config,
+           c.metadata, c.is_first, c.has_credentials,
            -- Seconds, because times take the worker three times as long to read as all the rest.
            date_part('epoch', j.started_at - greatest(j.scheduled_at, j.retry_after)),
            date_part('epoch', j.started_at - j.slot_at),

@@ -15,7 +15,7 @@ class Listener:
         self,
         url: str,
         channel: str,
-        heard: Callable[[], None],
+        heard: Callable[[str], None],
         session_settings: dict[str, str],
     ) -> None:
         self._url = url
@@ -39,7 +39,7 @@ class Listener:
             command_timeout=COMMAND_TIMEOUT_SECONDS,
             server_settings=self._session_settings,
         )
-        await self._connection.add_listener(self._channel, lambda *_: self._heard())
+        await self._connection.add_listener(self._channel, lambda *heard: self._heard(heard[-1]))
         return True
 
     def close(self) -> None:

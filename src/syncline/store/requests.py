@@ -39,7 +39,7 @@ TRIGGER = """
                created_at, updated_at
     )
     SELECT connection.status AS connection_status, triggered.*,
-           CASE WHEN $8::text IS NOT NULL THEN pg_notify($8, '')::text END AS woken
+           CASE WHEN $8::text IS NOT NULL THEN pg_notify($8, $9)::text END AS woken
       FROM connection LEFT JOIN triggered ON true
 """
 
@@ -56,7 +56,13 @@ class Request:
 
 
 async def trigger(
-    tx: Transaction, request: Request, job_id: UUID, *, now: datetime | None, channel: str | None
+    tx: Transaction,
+    request: Request,
+    job_id: UUID,
+    *,
+    now: datetime | None,
+    channel: str | None,
+    sender: str,
 ) -> tuple[str | None, Job | None]:
     """Return the connection's status, where there is one, and the job, where that is active."""
     row = await tx.fetchrow(
@@ -69,6 +75,7 @@ async def trigger(
         request.cursor,
         now,
         channel,
+        sender,
     )
     if row is None:
         return None, None
