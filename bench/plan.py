@@ -6,7 +6,7 @@ from typing import Any
 
 from bench.contenders import SYNCLINE, Peer
 
-CONCURRENCY = 4000  # what a worker of short jobs would set; the default of 50 is for slow ones
+CONCURRENCY = 8000  # what a worker of short jobs would set; the default of 50 is for slow ones
 MILLION = 1_000_000
 
 

@@ -42,7 +42,7 @@ class Case:
     @asynccontextmanager
     async def engine(self, connector: Connector, **executor: Any) -> AsyncIterator[Engine]:
         """Open an engine on a migrated schema; what is not named here is as by default."""
-        executor = {"concurrency": self.options.get("concurrency", 4000)} | executor
+        executor = {"concurrency": self.options.get("concurrency", 8000)} | executor
         settings = Settings(database_url=self.url, executor=executor)
         async with Engine(settings, connectors=[connector]) as engine:
             await engine.migrate()

@@ -249,8 +249,8 @@ async def count_by_status(world: World) -> dict[str, int]:
 
 
 @pytest.mark.engine(executor={"concurrency": 4000})
-async def test_two_claims_at_once_share_what_is_due(world: World) -> None:
-    """E1: however claims are shared out, each job runs once, and none is left."""
+async def test_claims_that_follow_one_another_at_once_take_each_job_once(world: World) -> None:
+    """E1: a claim is sent before the jobs of the last one begin; each runs once, none is left."""
     many = 4500
     await world.sql(
         "WITH added AS (INSERT INTO {schema}.connections (tenant_id, provider_slug, external_id)"

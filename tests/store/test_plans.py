@@ -91,7 +91,7 @@ async def test_what_is_planned_once_reads_no_table_whole_that_was_empty_then(
 ) -> None:
     """A statement that is sent alone keeps its plan for a while, however many rows come."""
     alone = [
-        case("claim", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, False, TOKEN, LEASE, None),
+        case("claim", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, False, TOKEN, LEASE),
         case("close_empty", jobs.CLOSE_EMPTY, 50, READY, [TOKEN] * 50, NOON, on_held_jobs=True),
         case("trigger", requests.TRIGGER, 1, TOKEN, DUE[0], None, "full", 0, None, NOON, None, ""),
     ]
@@ -149,9 +149,8 @@ def judge(plan: dict[str, Any], case: Case) -> Iterator[str]:
 def noon_cases() -> Iterator[Case]:
     """Return what the engine does at noon: 50 connections and 70 jobs are due."""
     fifty = len(DUE)
-    yield case("claim", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, False, TOKEN, LEASE, None)
-    yield case("claim by type", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, True, TOKEN, LEASE, None)
-    yield case("claim of a half", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, False, TOKEN, LEASE, 0)
+    yield case("claim", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, False, TOKEN, LEASE)
+    yield case("claim by type", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, True, TOKEN, LEASE)
     yield case("lock_due", schedule.LOCK_DUE, fifty, DUE, LATER)
     yield case("next_due", schedule.NEXT_DUE, fifty, LATER, *BEGINNING, 1000)
     yield case("read_candidates", schedule.READ_CANDIDATES, fifty, DUE)
@@ -184,12 +183,8 @@ def noon_cases() -> Iterator[Case]:
 def quiet_cases() -> Iterator[Case]:
     """Return what the engine does an hour before, when nothing is due."""
     then = at("10:00")
-    yield case(
-        "claim of nothing", claims.CLAIM, 0, PROVIDERS, then, 100, 1, False, TOKEN, LEASE, None
-    )
-    yield case(
-        "claim of the unknown", claims.CLAIM, 0, ["x"], NOON, 100, 1, False, TOKEN, LEASE, None
-    )
+    yield case("claim of nothing", claims.CLAIM, 0, PROVIDERS, then, 100, 1, False, TOKEN, LEASE)
+    yield case("claim of the unknown", claims.CLAIM, 0, ["x"], NOON, 100, 1, False, TOKEN, LEASE)
     yield case("next_due of nothing", schedule.NEXT_DUE, 0, then, *BEGINNING, 1000)
     yield case("lock_edited of nothing", schedule.LOCK_EDITED, 0, UUID(int=0), 1000)
     yield case("next_edited of nothing", schedule.NEXT_EDITED, 0, UUID(int=0), 1000)

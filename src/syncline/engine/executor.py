@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,10 +27,9 @@ from syncline.store.claims import Claim, Lease
 from syncline.store.pool import LostRace, Pool
 from syncline.telemetry import Telemetry
 
-SMALL_CLAIM, LARGEST_CLAIM = 25, 1000
+SMALL_CLAIM, LARGEST_CLAIM = 25, 2000
 RELEASE_SECONDS = 3  # what a slow database is given, after the grace, to take the rows back
 MOST_UNSETTLED = 2  # claimed and not yet settled, as a multiple of the slots
-WHOLE, HALVES = (None,), (0, 1)
 LOST_RACES = 3  # so many lost races in a row read as "nothing to claim"
 
 
@@ -71,7 +70,6 @@ class Executor:
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
         self._is_traced = False
         self._promised = self._promised_suspects = 0  # slots of claims that are on their way
-        self._is_much_due = False
         self.attempts = 0
         self.on_room: Callable[[], None] = lambda: None
         self.is_claiming = True
@@ -86,42 +84,27 @@ class Executor:
         return min(most - self.runs.slots_taken, MOST_UNSETTLED * most - len(self.runs))
 
     async def step(self) -> timedelta:
-        """Fill the free slots, and return how long to wait unless a slot or a wake-up comes."""
+        """Fill the free slots, and return how long to wait unless a slot or a wake-up comes.
+
+        While there is more due than there are slots, the next claim is sent before what the last
+        one brought is read and begun: the database and this process then work at the same time.
+        """
         self.is_claiming = True
         self._promised = self._promised_suspects = 0  # a step before may have been cut short
-        taken = await self._take()
-        await self._start(taken)
-        if not taken.is_full or not self.is_claiming:
-            return timedelta(seconds=self._settings.poll_interval_seconds)
-        # Where a claim is large, the next two share what is due, so that two processors of the
-        # database work on it. Neither goes on alone: it would not know what else has come.
-        halves = HALVES if self._wanted() >= LARGEST_CLAIM // 2 else WHOLE
-        self._is_much_due = True
-        await _all(self._claim_ahead(half) for half in halves)
-        return timedelta()
-
-    async def _claim_ahead(self, half: int | None) -> None:
-        """Claim as long as there is more than there are slots.
-
-        The next claim is sent before what the last one brought is read and begun: the database
-        and this process then work at the same time.
-        """
         following: asyncio.Task[Taken] | None = None
         try:
-            taken = await self._take(half)
-            while taken.rows:
-                self._is_much_due &= taken.is_full
-                following = None
-                if self._is_much_due and self.is_claiming and self._wanted() > 0:
-                    following = asyncio.get_running_loop().create_task(self._take(half))
-                    await pause(0)  # it is sent now
+            taken = await self._take()
+            while taken.is_full and self.is_claiming and self._wanted() > 0:
+                following = asyncio.get_running_loop().create_task(self._take())
+                await pause(0)  # it is sent now
                 await self._start(taken)
-                if following is None:
-                    break
                 taken = await following
+            await self._start(taken)
         finally:
             if following is not None:
                 following.cancel()
+        pause_seconds = 0 if taken.is_full else self._settings.poll_interval_seconds
+        return timedelta(seconds=pause_seconds)
 
     async def claim_and_start(self) -> int:
         """Return how many due jobs were claimed and started, in their order."""
@@ -154,11 +137,12 @@ class Executor:
         the slots are not all waiting for one claim. What is claimed together tends to end so."""
         if not self._connectors:
             return 0
-        share = max(self._settings.concurrency // 8, SMALL_CLAIM)
-        return max(0, min(self.free_slots - self._promised, share, LARGEST_CLAIM))
+        slots = self._settings.concurrency
+        share = slots // (4 if slots >= 4 * LARGEST_CLAIM else 8)
+        return max(0, min(self.free_slots - self._promised, max(share, SMALL_CLAIM), LARGEST_CLAIM))
 
-    async def _take(self, half: int | None = None) -> Taken:
-        """Claim due jobs, of one half where one is named, into slots that are theirs from now."""
+    async def _take(self) -> Taken:
+        """Claim due jobs into slots that are theirs from now."""
         wanted = self._wanted()
         if not wanted:
             return NOTHING
@@ -169,14 +153,14 @@ class Executor:
         asked = monotonic()
         self._promised += wanted
         try:
-            rows = await self._claim(wanted, half, lease)
+            rows = await self._claim(wanted, lease)
         finally:
             self._promised -= wanted - len(rows)
         suspects = claims.count_suspects(rows)
         self._promised_suspects += suspects
         return Taken(rows, lease.token, asked, suspects, is_full=len(rows) >= wanted)
 
-    async def _claim(self, wanted: int, half: int | None, lease: Lease) -> Sequence[Any]:
+    async def _claim(self, wanted: int, lease: Lease) -> Sequence[Any]:
         for _ in range(LOST_RACES):
             suspects = self.runs.suspects + self._promised_suspects
             with suppress(*LostRace), self._telemetry.claim():
@@ -185,10 +169,9 @@ class Executor:
                         tx,
                         list(self._connectors),
                         limit=wanted,
-                        suspects=0 if suspects or half else 1,
+                        suspects=0 if suspects else 1,
                         flight_by_type=self._settings.single_flight == "job_type",
                         lease=lease,
-                        half=half,
                     )
         return ()
 
@@ -244,10 +227,3 @@ class Executor:
         caller = self._callers[run.claim.provider_slug]
         result = await attempt(caller, run, self._limits, self._renewals)
         return result if isinstance(result, Page) else await self._streams.follow(run, result)
-
-
-async def _all(works: Iterable[Awaitable[None]]) -> None:
-    """Let all of them end, and then tell what went wrong with the first."""
-    for ended in await asyncio.gather(*works, return_exceptions=True):
-        if isinstance(ended, BaseException):
-            raise ended

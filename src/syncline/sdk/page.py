@@ -59,9 +59,22 @@ def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
         raise ContractError(f"sync() returned {type(result).__name__}, not a SyncResult")
     if not isinstance(result.has_more, bool):
         raise ContractError(f"has_more is {type(result.has_more).__name__}, not a bool")
-    if result.next_cursor is None and not result.has_more and _is_nothing(result.signals):
+    if _is_nothing_new(result):
         return NOTHING_NEW
     page = Page(has_more=result.has_more)
+    _read_cursor(result, cursor, page, limits)
+    if result.signals or not isinstance(result.signals, list | tuple):
+        _read_signals(result.signals, page, limits)
+    return page
+
+
+def _is_nothing_new(result: SyncResult) -> bool:
+    signals: Any = result.signals
+    is_empty = isinstance(signals, list | tuple) and not signals
+    return is_empty and result.next_cursor is None and not result.has_more
+
+
+def _read_cursor(result: SyncResult, cursor: Any, page: Page, limits: PageLimits) -> None:
     if result.next_cursor is not None:
         page.next_cursor = encode_json(
             result.next_cursor, limit=limits.cursor_bytes, where="next_cursor"
@@ -70,13 +83,6 @@ def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
         raise ContractError("has_more without a next_cursor: there is nowhere to go on from")
     if page.next_cursor and page.has_more and same_json(json.loads(page.next_cursor), cursor):
         raise ContractError("has_more with the cursor unchanged: it would go round for ever")
-    if result.signals or not isinstance(result.signals, list | tuple):
-        _read_signals(result.signals, page, limits)
-    return page
-
-
-def _is_nothing(signals: Any) -> bool:
-    return isinstance(signals, list | tuple) and not signals
 
 
 def _read_signals(signals: Any, page: Page, limits: PageLimits) -> None:

@@ -18,7 +18,6 @@ CLAIM = """
     -- Take due jobs in order, at most one per connection (or per connection and type, $5). Those
     -- whose lease lapsed twice or more in a row are looked for apart, $4 at most, so that they
     -- never stand in front of the others. Without a time of its own ($2) it is the database's now.
-    -- Two claims at once may take a half each ($8): neither then tries what the other has locked.
     WITH RECURSIVE lanes (provider_slug, priority, first_at) AS (
         -- The providers and priorities that wait, found by hopping along the index, and where each
         -- begins: what is scheduled for later, or belongs to a provider nobody asked for, is never
@@ -43,7 +42,6 @@ CLAIM = """
              WHERE j.provider_slug = lanes.provider_slug AND j.priority = lanes.priority
                AND j.status = 'queued' AND j.retry_after IS NULL AND j.lapses <= 1
                AND j.scheduled_at BETWEEN lanes.first_at AND coalesce($2::timestamptz, now())
-               AND ($8::int IS NULL OR get_byte(uuid_send(j.id), 15) % 2 = $8)
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
                                 WHERE r.connection_id = j.connection_id AND r.status = 'running'
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
@@ -56,7 +54,6 @@ CLAIM = """
              WHERE j.provider_slug = provider.slug AND j.status = 'queued'
                AND j.retry_after <= coalesce($2::timestamptz, now())
                AND j.scheduled_at <= coalesce($2::timestamptz, now()) AND j.lapses <= 1
-               AND ($8::int IS NULL OR get_byte(uuid_send(j.id), 15) % 2 = $8)
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
                                 WHERE r.connection_id = j.connection_id AND r.status = 'running'
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
@@ -152,7 +149,6 @@ async def claim(
     suspects: int,
     flight_by_type: bool,
     lease: Lease,
-    half: int | None = None,
 ) -> Sequence[Any]:
     """Return the claimed rows, unread: the next claim may be sent first.
 
@@ -168,7 +164,6 @@ async def claim(
         flight_by_type,
         lease.token,
         lease.duration,
-        half,
     )
     return rows
 
