@@ -5,6 +5,8 @@ All of these connections have run before; the first run of a new one leaves its 
 
 import asyncio
 import gc
+from collections.abc import Sequence
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -12,10 +14,17 @@ import pytest
 from support.fakes import HeldRun, eventually
 from support.world import World, at
 from syncline import Connection, SyncResult
+from syncline.engine.lanes import STUCK_SECONDS
+from syncline.engine.settlement import Settler
+from syncline.store.claims import Claim
 
 ROW = "SELECT xmin, c.* FROM {schema}.connections c"
 HAS_RUN = "UPDATE {schema}.connections SET last_finished_at = '2025-01-01 11:30Z'"
 OLDER = at("11:30")
+ENDED = """
+    SELECT FROM {schema}.sync_jobs WHERE id = ANY ($1::uuid[])
+    HAVING bool_and(status = 'succeeded')
+"""
 
 
 async def seasoned(world: World) -> Connection:
@@ -91,6 +100,44 @@ async def test_a_slot_is_free_once_its_connector_has_ended(world: World) -> None
     world.engine.stop()
 
     assert await running
+    await session.close()
+
+
+async def test_empty_runs_that_end_while_others_are_closed_are_closed_together_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One lane closes them at a time; where somebody's lock holds it up, another goes on."""
+    runs = [HeldRun(SyncResult()) for _ in range(3)]
+    world.script(*runs)
+    times = (at("11:00"), at("11:01"), at("11:02"))  # so they start in this order
+    jobs = [await world.job(await seasoned(world), scheduled_at=time) for time in times]
+    groups: list[list[UUID]] = []
+    settle_empty = Settler.settle_empty
+
+    async def noted(settler: Settler, held: Sequence[Claim]) -> set[UUID]:
+        groups.append([claim.id for claim in held])
+        return await settle_empty(settler, held)
+
+    monkeypatch.setattr(Settler, "settle_empty", noted)
+    session = await asyncpg.connect(world.url)
+    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    await eventually(lambda: all(run.started.is_set() for run in runs))
+
+    async with session.transaction():
+        await session.execute("SELECT FROM syncline.sync_jobs WHERE id = $1 FOR UPDATE", jobs[0])
+        runs[0].let_go.set()
+        await eventually(lambda: groups == [jobs[:1]])
+        runs[1].let_go.set()
+        await asyncio.sleep(STUCK_SECONDS)
+        assert groups == [jobs[:1]]
+
+        runs[2].let_go.set()
+        await eventually(lambda: world.sql(ENDED, jobs[1:]))
+        assert groups == [jobs[:1], jobs[1:]]
+    world.engine.stop()
+
+    assert await running
+    assert await world.sql(ENDED, jobs)
     await session.close()
 
 

@@ -129,21 +129,22 @@ async def close(tx: Transaction, closings: Sequence[Closing]) -> dict[UUID, Mark
 
 CLOSE_EMPTY = """
     -- Close jobs that brought nothing, where there is nothing else to write for them: they are
-    -- still ours, were not marked to be followed, and did not end ahead of their slot.
-    WITH closing AS MATERIALIZED (
-        SELECT id, token FROM unnest($1::uuid[], $2::uuid[]) AS given (id, token)
-    ), closed AS (
+    -- still ours, were not marked to be followed, and did not end ahead of their slot. Return the
+    -- others; where there are none, as nearly always, nobody compares the lists (0.7 µs a job).
+    WITH closed AS (
         UPDATE {schema}.sync_jobs j
            SET status = 'succeeded', finished_at = coalesce($3::timestamptz, now()), lapses = 0,
                retry_after = NULL, error = NULL, counts_as_last = true,
                lease_token = NULL, lease_expires_at = NULL, updated_at = now()
-          FROM closing
+          FROM unnest($1::uuid[], $2::uuid[]) AS closing (id, token)
          WHERE j.id = ANY (ARRAY[closing.id])
            AND j.lease_token IS NOT DISTINCT FROM closing.token AND j.again_priority IS NULL
            AND coalesce(j.slot_at <= coalesce($3::timestamptz, now()), true)
      RETURNING j.id
     )
-    SELECT id FROM closing WHERE id NOT IN (SELECT id FROM closed)
+    SELECT id FROM unnest($1::uuid[]) AS given (id)
+     WHERE (SELECT count(*) FROM closed) < cardinality($1::uuid[])
+       AND id NOT IN (SELECT id FROM closed)
 """
 
 
