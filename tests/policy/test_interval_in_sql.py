@@ -81,4 +81,4 @@ async def check(world: World, pool: Pool, intervals: Sequence[str]) -> None:
             [NOW + until_slot - interval for interval in planned],
         )
         async with pool.transaction() as tx:
-            assert await schedule.count_overdue(tx, RULES, now=NOW) == overdue
+            assert await schedule.count_overdue(tx, ids, RULES, now=NOW) == overdue

@@ -68,21 +68,6 @@ async def test_no_plan_is_kept_for_long(database_url: str, monkeypatch: pytest.M
     await pool.close()
 
 
-async def test_a_snapshot_sees_nothing_of_what_comes_after(database_url: str) -> None:
-    pool = Pool(database_url, "syncline", size=2)
-    await pool.open()
-    sees = "SELECT pg_visible_in_snapshot($1::text::xid8, pg_current_snapshot())"
-
-    async with pool.snapshot() as before:
-        async with pool.transaction() as tx:
-            later = await tx.fetchval("SELECT pg_current_xact_id()::text")
-        assert not await before.fetchval(sees, later)
-
-    async with pool.snapshot() as after:
-        assert await after.fetchval(sees, later)
-    await pool.close()
-
-
 async def come_to_grief(pool: Pool, error: BaseException, *, is_lost: bool) -> None:
     async with pool.connection() as connection:
         if is_lost:

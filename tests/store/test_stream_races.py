@@ -17,7 +17,7 @@ from syncline.engine.attempt import PageStream
 from syncline.engine.runs import Runs
 from syncline.engine.streams import Streams
 from syncline.sdk.page import Page
-from syncline.store.pool import BEGIN, Pool, Transaction
+from syncline.store.pool import Pool, Transaction
 
 pytestmark = pytest.mark.usefixtures("no_deadlock")
 
@@ -106,8 +106,8 @@ class Forgetful(Pool):
     answers_to_lose = 1
 
     @asynccontextmanager
-    async def transaction(self, begin: str = BEGIN) -> AsyncIterator[Transaction]:
-        async with super().transaction(begin) as tx:
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        async with super().transaction() as tx:
             yield tx
         if self.answers_to_lose:
             self.answers_to_lose -= 1

@@ -28,6 +28,7 @@ class Decisions:
     # Where a queued interval job belongs, at the latest, if the interval was changed.
     pulls: list[tuple[UUID, datetime]] = field(default_factory=list)
     held: int = 0
+    overdue: int = 0
 
 
 class Planner:
@@ -53,6 +54,7 @@ class Planner:
                 self._leave_pending(candidate, options, now, decisions)
                 continue
             plan = plan_run(candidate, options, self._rules, now, self._dice.roll())
+            decisions.overdue += plan.slot_at <= now
             if plan.slot_at <= horizon:
                 decisions.plans.append(plan)
             else:

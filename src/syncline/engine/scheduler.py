@@ -17,14 +17,14 @@ from syncline.store.pool import Pool, Transaction, expect, lies_in_rows
 from syncline.store.schedule import Locked
 from syncline.telemetry import Telemetry
 
-WALKERS = 2  # one plans while the rows of the other are written
+WALKERS = 3  # one plans while the rows of the others are written, or wait for the disk
 SILENCE = timedelta(days=1)
 # Whoever inserts a job by hand waits for the connection that the tick has locked, and the tick for
 # the job; the tick gives way before Postgres (after a second) would call it a deadlock.
 LOCK_PATIENCE = timedelta(seconds=0.5)
 
 LockNext = Callable[..., Awaitable[Locked]]
-Work = Callable[[Transaction, Sequence[UUID]], Awaitable["Batch"]]
+Work = Callable[[Transaction, Locked], Awaitable["Batch"]]
 
 
 @dataclass(slots=True)
@@ -42,10 +42,12 @@ class TickReport:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What was scheduled, and how many connections the guard held a job for."""
+    """What was scheduled, how many connections the guard held a job for, and how many had none
+    though their slot was past, before: those counted that somebody else works on."""
 
     plans: Sequence[RunPlan] = ()
     skipped: int = 0
+    overdue: int = 0
 
 
 class Scheduler:
@@ -93,7 +95,7 @@ class Scheduler:
         report = TickReport()
         began = monotonic()
         with self._telemetry.tick():
-            now = await self._count_and_walk(report)
+            now = await self._walk_all(report)
             await self._end_tick(now, report)
             self._telemetry.tick_finished(
                 due=report.due,
@@ -104,27 +106,12 @@ class Scheduler:
             )
         return report
 
-    async def _count_and_walk(self, report: TickReport) -> datetime:
-        """Count the backlog as it was before, while the walks already work it off.
-
-        It would take a tenth of the tick, and of two processors leave one idle.
-        """
-        walking: asyncio.Task[None] | None = None
-        try:
-            async with self._pool.snapshot() as tx:
-                now = await self._clock.now(tx)
-                walking = asyncio.create_task(self._walk_all(now, report))
-                report.overdue = await schedule.count_overdue(tx, self._rules, now=now)
-            await walking
-        finally:
-            if walking is not None:
-                walking.cancel()  # where the count failed; nothing outlives its tick
-                await asyncio.gather(walking, return_exceptions=True)
-        return now
-
-    async def _walk_all(self, now: datetime, report: TickReport) -> None:
+    async def _walk_all(self, report: TickReport) -> datetime:
+        async with self._pool.transaction() as tx:
+            now = await self._clock.now(tx)
         for walk in (self._tidy_left, self._plan_edited, self._plan_due):
             await walk(now, report)
+        return now
 
     async def _end_tick(self, now: datetime, report: TickReport) -> None:
         """Wake the workers, and note that everything due by now was seen, if it was."""
@@ -138,17 +125,21 @@ class Scheduler:
     async def _tidy_left(self, now: datetime, report: TickReport) -> None:
         """Cancel the queued jobs of connections that left active by plain SQL."""
 
-        async def cancel(tx: Transaction, left: Sequence[UUID]) -> Batch:
-            await jobs.cancel_queued(tx, left, now=now)
-            expect(await connections.set_aside(tx, left), len(left), "connections")
+        async def cancel(tx: Transaction, locked: Locked) -> Batch:
+            if left := locked.ids:
+                await jobs.cancel_queued(tx, left, now=now)
+                expect(await connections.set_aside(tx, left), len(left), "connections")
             return Batch()
 
-        await self._walk(schedule.lock_left, cancel, report)
+        await self._walk(schedule.lock_left, cancel, now, report)
 
     async def _plan_edited(self, now: datetime, report: TickReport) -> None:
         """Plan the connections whose interval was changed, by whatever way."""
         plan = partial(self._plan_batch, now=now)
-        await self._walk(schedule.lock_edited, plan, report)
+        await self._walk(schedule.lock_edited, plan, now, report)
+        async with self._pool.transaction() as tx:
+            left = await schedule.still_edited(tx, horizon=now + self._settings.lookahead)
+            report.overdue += await schedule.count_overdue(tx, left, self._rules, now=now)
 
     async def _plan_due(self, now: datetime, report: TickReport) -> None:
         """Plan the connections whose slot comes before the horizon, a chapter at a time."""
@@ -171,7 +162,7 @@ class Scheduler:
 
         def walk(stretch: list[UUID]) -> Awaitable[None]:
             lock_due = partial(schedule.lock_due, among=stretch, horizon=horizon)
-            return self._walk(lock_due, partial(self._plan_batch, now=now), report)
+            return self._walk(lock_due, partial(self._plan_batch, now=now), now, report)
 
         size = self._settings.batch_size
         await walk(ids[:size])
@@ -181,7 +172,9 @@ class Scheduler:
             if isinstance(ended, BaseException):
                 raise ended
 
-    async def _walk(self, lock_next: LockNext, work: Work, report: TickReport) -> None:
+    async def _walk(
+        self, lock_next: LockNext, work: Work, now: datetime, report: TickReport
+    ) -> None:
         """Work batch by batch; one that somebody's row or lock spoils is done one by one."""
         after = one_by_one_until = schedule.BEFORE_ALL
         while not self._stopping:
@@ -191,7 +184,7 @@ class Scheduler:
                 async with self._pool.transaction() as tx:
                     await tx.wait_at_most(LOCK_PATIENCE)
                     locked = await lock_next(tx, after=after, limit=limit)
-                    batch = await work(tx, locked.ids) if locked.ids else Batch()
+                    batch = await work(tx, locked)
                 self._tell(batch, report)
             except Exception as error:
                 if locked is None or not lies_in_rows(error):
@@ -200,13 +193,19 @@ class Scheduler:
                     one_by_one_until = locked.until
                     continue
                 self._telemetry.loop_failed("scheduler", error, timedelta())  # the next tick's turn
+                async with self._pool.transaction() as tx:
+                    spoilt = locked.ids
+                    report.overdue += await schedule.count_overdue(tx, spoilt, self._rules, now=now)
             if not locked.more:
                 return
             after = locked.until
 
-    async def _plan_batch(self, tx: Transaction, locked: Sequence[UUID], now: datetime) -> Batch:
-        """Read, decide and write one batch of locked connections."""
-        decisions = self._planner.decide(await schedule.read_candidates(tx, locked), now)
+    async def _plan_batch(self, tx: Transaction, locked: Locked, now: datetime) -> Batch:
+        """Read, decide and write one batch of locked connections; the others are counted."""
+        overdue = await schedule.count_overdue(tx, locked.passed_by, self._rules, now=now)
+        if not locked.ids:
+            return Batch(overdue=overdue)
+        decisions = self._planner.decide(await schedule.read_candidates(tx, locked.ids), now)
         plans, later = decisions.plans, decisions.later
         saved: Sequence[RunPlan] = ()
         if plans:
@@ -224,12 +223,14 @@ class Scheduler:
             expect(await schedule.look_later(tx, later), len(later), "looks")
         if decisions.pulls:
             await jobs.pull_forward(tx, decisions.pulls)
-        return Batch(saved, decisions.held + len(plans) - len(saved))
+        skipped = decisions.held + len(plans) - len(saved)
+        return Batch(saved, skipped, overdue + decisions.overdue)
 
     def _tell(self, batch: Batch, report: TickReport) -> None:
         """Count what the transaction committed."""
         report.scheduled += len(batch.plans)
         report.skipped += batch.skipped
+        report.overdue += batch.overdue
         self._telemetry.jobs_scheduled(
             batch.plans,
             jitter_pct_min=self._rules.jitter_pct_min,

@@ -30,7 +30,6 @@ PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(PLANNER
 BEGIN = "BEGIN; SET LOCAL plan_cache_mode = auto" + "".join(
     f"; SET LOCAL {planner} = on" for planner in PLANNERS
 )
-BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ"
 RETRIED_CODES = ("40001", "40P01", "55P03", "57014", "25P03")
 RETRIED_CLASSES = ("08", "53", "57P0")
 ROWS = ("22", "23", "40", "54", "55P03")  # bad values, broken rules, deadlocks, locks not to be had
@@ -171,10 +170,10 @@ class Pool:
             self._pool = None
 
     @asynccontextmanager
-    async def transaction(self, begin: str = BEGIN) -> AsyncIterator[Transaction]:
+    async def transaction(self) -> AsyncIterator[Transaction]:
         """Open a transaction that commits at the end, or rolls back whole."""
         async with self.connection() as connection:
-            await connection.execute(begin)
+            await connection.execute(BEGIN)
             try:
                 if self._pgbouncer:
                     # Behind a pooler a session is anybody's: settings go with each transaction.
@@ -192,16 +191,6 @@ class Pool:
                     await connection.execute("ROLLBACK")
                 raise
             await connection.execute("COMMIT")
-
-    @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[Transaction]:
-        """Open a transaction that sees everything as it is now, whatever is written meanwhile.
-
-        A plan for the little that it sees must not read all that comes.
-        """
-        async with self.transaction(BEGIN_SNAPSHOT) as tx:
-            await tx.database_time()  # the first statement takes the snapshot
-            yield tx
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Transaction]:

@@ -1,7 +1,7 @@
 """The tick's reading and writing: lock what may be due, read it, save what was planned."""
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -12,7 +12,7 @@ from syncline.store.pool import Transaction
 BEFORE_ALL = UUID(int=0)
 BEGINNING = (datetime(1, 1, 1, tzinfo=UTC), BEFORE_ALL)
 CHAPTER = 100_000  # connections that a walk puts in order at a time
-PAGE = 1000  # connections counted at a time
+PAGE = 1000
 
 
 class Due(NamedTuple):
@@ -47,11 +47,13 @@ async def next_due(
 
 
 class Locked(NamedTuple):
-    """Connections that are ours to work on, how far they were looked for, and if that is all."""
+    """Connections that are ours to work on, how far they were looked for, if that is all, and
+    those that somebody else works on, or that are due no more."""
 
     ids: list[UUID]
     until: UUID
     more: bool
+    passed_by: Sequence[UUID] = ()
 
 
 LOCK_DUE = """
@@ -68,8 +70,9 @@ async def lock_due(
 ) -> Locked:
     start = bisect_right(among, after) if after != BEFORE_ALL else 0
     ids = among[start : start + limit]
-    rows = await tx.fetch(LOCK_DUE, ids, horizon)
-    return Locked([row["id"] for row in rows], ids[-1], start + limit < len(among))
+    locked = [row["id"] for row in await tx.fetch(LOCK_DUE, ids, horizon)]
+    passed_by = set(ids).difference(locked) if len(locked) < len(ids) else ()
+    return Locked(locked, ids[-1], start + limit < len(among), sorted(passed_by))
 
 
 LOCK_EDITED = """
@@ -194,12 +197,23 @@ NEXT_EDITED = """
      ORDER BY id LIMIT $2
 """
 
+
+async def still_edited(tx: Transaction, *, horizon: datetime) -> list[UUID]:
+    """Return the edited ones that a walk passed by, and that the one of what is due will not see."""
+    found, last = [], BEFORE_ALL
+    while page := await tx.fetch(NEXT_EDITED, last, PAGE):
+        found += [row["id"] for row in page if row["look_at"] > horizon]
+        last = page[-1]["id"]
+    return found
+
+
 COUNT_OVERDUE = """
     -- How many of these have no job although their slot is past. The interval is read as
     -- policy.schedule reads it; a test holds the two together.
     SELECT count(*) FROM unnest($1::uuid[]) AS candidate (id)
      CROSS JOIN LATERAL (SELECT interval_stored, last_finished_at
-                           FROM {schema}.connections WHERE id = candidate.id OFFSET 0) c
+                           FROM {schema}.connections
+                          WHERE id = candidate.id AND status = 'active' OFFSET 0) c
       LEFT JOIN LATERAL (
            SELECT j.finished_at FROM {schema}.sync_jobs j
             WHERE j.connection_id = candidate.id AND j.finished_at IS NOT NULL
@@ -217,29 +231,18 @@ COUNT_OVERDUE = """
 """
 
 
-async def count_overdue(tx: Transaction, rules: ScheduleRules, *, now: datetime) -> int:
-    """Return the backlog: active connections whose slot is past and that have no job yet."""
+async def count_overdue(
+    tx: Transaction, ids: Sequence[UUID], rules: ScheduleRules, *, now: datetime
+) -> int:
+    """Return how many of these connections are active and have no job though their slot is past."""
+    if not ids:
+        return 0
     maximum, default = rules.maximum_interval, rules.default_interval
     seconds = int(maximum.total_seconds()), int(default.total_seconds())
-    count = 0
-    async for ids in _pages_of_candidates(tx, now):
-        count += await tx.fetchval(COUNT_OVERDUE, ids, now, *seconds)
+    count: int = await tx.fetchval(COUNT_OVERDUE, ids, now, *seconds)
     return count
-
-
-async def _pages_of_candidates(tx: Transaction, now: datetime) -> AsyncIterator[list[UUID]]:
-    """Return what may be overdue, some at a time: after a long downtime it may be a million."""
-    after = None
-    while due := await next_due(tx, until=now, after=after):
-        for start in range(0, len(due.ids), PAGE):
-            yield due.ids[start : start + PAGE]
-        after = due.after
-    last = BEFORE_ALL
-    while page := await tx.fetch(NEXT_EDITED, last, PAGE):
-        yield [row["id"] for row in page if row["look_at"] > now]  # the others were above
-        last = page[-1]["id"]
 
 
 def rfc3339(instant: datetime) -> str:
     """Return the instant as `metadata.sync` holds it: UTC, ending in Z."""
-    return instant.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+    return instant.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
