@@ -199,7 +199,7 @@ NEXT_EDITED = """
 
 
 async def still_edited(tx: Transaction, *, horizon: datetime) -> list[UUID]:
-    """Return the edited ones that a walk passed by, and that the one of what is due will not see."""
+    """Return the edited ones that a walk passed by and that the one of what is due will not see."""
     found, last = [], BEFORE_ALL
     while page := await tx.fetch(NEXT_EDITED, last, PAGE):
         found += [row["id"] for row in page if row["look_at"] > horizon]
