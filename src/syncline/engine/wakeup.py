@@ -39,8 +39,8 @@ class Wakeup:
     def wake(self) -> None:
         """Wake this process's worker, after the commit of what was notified under our name.
 
-        Its claim is then under way before the notification would have come (from call to start
-        it took 1.07 of the best peer's time, and now 0.95), and no second one follows in vain.
+        Its claim is then under way before the notification would have come, and no second one
+        follows in vain.
         """
         if self._heard is not None:
             self._heard()
