@@ -50,7 +50,7 @@ class Lanes:
         """Whether a lane closes empty runs, and will soon come for the few that wait.
 
         They are left to it: two would get in each other's way within the database (36 µs of it
-        for a run instead of 31), and find half as many to close at once.
+        for a run instead of 32), and find half as many to close at once.
         """
         if self._closing_since is None or len(self._empty) >= LARGEST_EMPTY_GROUP:
             return False
