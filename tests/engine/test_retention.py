@@ -10,8 +10,8 @@ import pytest
 from support.fakes import eventually
 from support.world import EMPTY_PAGE, Told, World, at
 from syncline import Connection
-from syncline.clock import new_id
-from syncline.engine import retention
+from syncline.clock import monotonic, new_id
+from syncline.engine import retention, service
 
 NOW = at("12:00")
 OLD, YOUNG = NOW - timedelta(days=15), NOW - timedelta(days=13)
@@ -178,7 +178,10 @@ async def test_several_may_prune_at_once(world: World) -> None:
     assert [row["last_finished_at"] for row in rows] == [OLD + timedelta(minutes=4)]
 
 
-async def test_running_engine_prunes_and_measures(world: World, told: Told) -> None:
+async def test_running_engine_prunes_and_measures(
+    world: World, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "FIRST_REST", timedelta())
     await finished(world, await world.connection(), OLD)
     running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
     await eventually(lambda: bool(told("engine.pruned")))
@@ -188,6 +191,20 @@ async def test_running_engine_prunes_and_measures(world: World, told: Told) -> N
 
     assert (told("engine.pruned")[0]["jobs"], told("engine.pruned")[0]["signals"]) == (1, 0)
     assert world.metric("sync_engine_pruned_total", kind="jobs") == 1
+
+
+async def test_a_process_that_has_just_begun_leaves_what_is_old_for_later(
+    world: World, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "FIRST_REST", timedelta(seconds=0.3))
+    await finished(world, await world.connection(), OLD)
+    began = monotonic()
+    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    await eventually(lambda: bool(told("engine.pruned")))
+    world.engine.stop()
+    await running
+
+    assert monotonic() - began >= 0.3
 
 
 async def test_only_the_longest_living_process_prunes(world: World) -> None:

@@ -25,9 +25,11 @@ class Loop:
         telemetry: Telemetry,
         dice: Dice,
         longest_pause: float = 0,
+        first_pause: timedelta = timedelta(),
     ) -> None:
         self.name = name
         self.longest_pause = longest_pause
+        self._first_pause = first_pause
         self._step = step
         self._telemetry = telemetry
         self._dice = dice
@@ -48,6 +50,8 @@ class Loop:
         return monotonic() - self._last_good
 
     async def run(self) -> None:
+        if self._first_pause:
+            await self._wait(self._first_pause)
         while not self._stopping:
             self._wake.clear()
             await self._wait(await self._attempt_step())

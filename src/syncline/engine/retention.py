@@ -15,6 +15,7 @@ from syncline.telemetry import Telemetry
 CONNECTIONS_A_BATCH = 500
 ROWS_A_BATCH = 500
 REST = timedelta(minutes=10)  # between two rounds
+FIRST_REST = timedelta(minutes=1)  # jobs may have waited for this process; what is old can wait
 BREATHS = 4  # a batch is followed by a pause of so many times its own length
 BEGINNING = UUID(int=0)
 

@@ -15,7 +15,7 @@ from syncline.engine.leases import LeaseKeeper, Reaper
 from syncline.engine.loop import Loop
 from syncline.engine.maintenance import LOOK_EVERY, Maintenance
 from syncline.engine.presence import BEAT_EVERY, Presence
-from syncline.engine.retention import REST, Pruner
+from syncline.engine.retention import FIRST_REST, REST, Pruner
 from syncline.engine.scheduler import Scheduler
 from syncline.engine.wakeup import Wakeup
 from syncline.settings import Settings
@@ -167,7 +167,7 @@ class Service:
         loops = [
             self._loop("beat", self._presence.beat, BEAT_EVERY.total_seconds()),
             self._loop("maintain", self._maintenance.step, LOOK_EVERY.total_seconds()),
-            self._loop("prune", self._pruner.step, REST.total_seconds()),
+            self._loop("prune", self._pruner.step, REST.total_seconds(), FIRST_REST),
         ]
         if self._embedded is not None:
             loops.append(self._loop("embedded", self._keep_database))
@@ -190,9 +190,13 @@ class Service:
         return loops
 
     def _loop(
-        self, name: str, step: Callable[[], Awaitable[timedelta]], longest_pause: float = 0
+        self,
+        name: str,
+        step: Callable[[], Awaitable[timedelta]],
+        longest_pause: float = 0,
+        first_pause: timedelta = timedelta(),
     ) -> Loop:
-        return Loop(name, step, self._telemetry, self._dice, longest_pause=longest_pause)
+        return Loop(name, step, self._telemetry, self._dice, longest_pause, first_pause)
 
     async def _keep_database(self) -> timedelta:
         """Start the embedded Postgres again if it has died; nobody else would."""
