@@ -17,7 +17,7 @@ from syncline.store.pool import Pool, Transaction, expect, lies_in_rows
 from syncline.store.schedule import Locked
 from syncline.telemetry import Telemetry
 
-WALKERS = 4  # one plans while the rows of the others are written, or wait for the disk
+WALKERS = 3  # one plans while the rows of the others are written, or wait for the disk
 SILENCE = timedelta(days=1)
 # Whoever inserts a job by hand waits for the connection that the tick has locked, and the tick for
 # the job; the tick gives way before Postgres (after a second) would call it a deadlock.
