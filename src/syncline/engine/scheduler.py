@@ -155,22 +155,20 @@ class Scheduler:
     async def _plan_chapter(
         self, ids: list[UUID], horizon: datetime, now: datetime, report: TickReport
     ) -> None:
-        """Share the batches between walkers, each of whom takes the next one that is left.
+        """Share what goes beyond a batch between walkers, a stretch for each.
 
         One plans while another's rows are written.
         """
+
+        def walk(stretch: list[UUID]) -> Awaitable[None]:
+            lock_due = partial(schedule.lock_due, among=stretch, horizon=horizon)
+            return self._walk(lock_due, partial(self._plan_batch, now=now), now, report)
+
         size = self._settings.batch_size
-        batches = (ids[start : start + size] for start in range(0, len(ids), size))
-
-        async def walk() -> None:
-            for batch in batches:
-                lock_due = partial(schedule.lock_due, among=batch, horizon=horizon)
-                await self._walk(lock_due, partial(self._plan_batch, now=now), now, report)
-
-        walkers = min(WALKERS, -(-len(ids) // size))
-        for ended in await asyncio.gather(
-            *(walk() for _ in range(walkers)), return_exceptions=True
-        ):
+        await walk(ids[:size])
+        share = max(size, -(-len(ids[size:]) // WALKERS))
+        walks = (walk(ids[start : start + share]) for start in range(size, len(ids), share))
+        for ended in await asyncio.gather(*walks, return_exceptions=True):
             if isinstance(ended, BaseException):
                 raise ended
 
