@@ -59,6 +59,8 @@ TINY = Sizes(
 
 ALL = ("drain", "latency", "cursor", "signals", "tick", "finished", "snapshot", "workers", "slow")
 LONG = ("memory", "steady")  # minutes each, so once a run
+# A drain of seconds meets the machine's pace of these seconds: it takes several turns a round.
+DRAINS_A_ROUND = 3
 QUICK_ONES = ("drain", "latency", "signals", "tick", "finished", "slow", "memory")
 
 
@@ -77,6 +79,10 @@ class Trial:
         return self.workload in LONG
 
     @property
+    def is_short(self) -> bool:
+        return self.workload == "drain" and (self.peer is None or self.peer.slowness == 1)
+
+    @property
     def title(self) -> str:
         return f"{self.workload}, {self.variant}: {self.contender}"
 
@@ -88,12 +94,17 @@ def plan(sizes: Sizes, peers: Sequence[Peer], only: Sequence[str]) -> list[Trial
 
 
 def interleaved(trials: Sequence[Trial], rounds: int) -> list[tuple[int, Trial]]:
-    """Return every round's trials; each round begins elsewhere, so that no one is always first."""
+    """Return every round's trials; each round begins elsewhere, so that no one is always first.
+
+    The further turns of short ones follow each round and are numbered on, as rounds of their own.
+    """
     order = []
     for number in range(rounds):
         shift = number * len(trials) // rounds
         turn = [*trials[shift:], *trials[:shift]]
         order += [(number, trial) for trial in turn if number == 0 or not trial.is_long]
+        for further in range(number + rounds, DRAINS_A_ROUND * rounds, rounds):
+            order += [(further, trial) for trial in trials if trial.is_short]
     return order
 
 
