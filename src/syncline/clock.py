@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Protocol
 from uuid import UUID
 
@@ -103,7 +104,15 @@ class IdMaker:
                 self._milliseconds += 1
                 self._tail = random.getrandbits(73)
         high, low = self._tail >> 62, self._tail & ((1 << 62) - 1)
-        return UUID(int=self._milliseconds << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low)
+        number = self._milliseconds << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low
+        return self._kind(number.to_bytes(16))
+
+    @cached_property
+    def _kind(self) -> Callable[[bytes], UUID]:
+        """The driver's own kind of UUID: half of the price of a plain one, made and sent."""
+        from asyncpg.pgproto import pgproto
+
+        return pgproto.UUID
 
 
 new_id = IdMaker()

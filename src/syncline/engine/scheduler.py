@@ -17,7 +17,7 @@ from syncline.store.pool import Pool, Transaction, expect, lies_in_rows
 from syncline.store.schedule import Locked
 from syncline.telemetry import Telemetry
 
-WALKERS = 3  # one plans while the rows of the others are written, or wait for the disk
+WALKERS = 4  # one plans while the rows of the others are written, or wait for the disk
 SILENCE = timedelta(days=1)
 # Whoever inserts a job by hand waits for the connection that the tick has locked, and the tick for
 # the job; the tick gives way before Postgres (after a second) would call it a deadlock.
@@ -155,19 +155,23 @@ class Scheduler:
     async def _plan_chapter(
         self, ids: list[UUID], horizon: datetime, now: datetime, report: TickReport
     ) -> None:
-        """Share what goes beyond a batch between walkers, a stretch for each.
+        """Share what goes beyond a batch between walkers, each of whom takes the next one left.
 
-        One plans while another's rows are written.
+        One plans while another's rows are written, and none is left alone with the last.
         """
-
-        def walk(stretch: list[UUID]) -> Awaitable[None]:
-            lock_due = partial(schedule.lock_due, among=stretch, horizon=horizon)
-            return self._walk(lock_due, partial(self._plan_batch, now=now), now, report)
-
         size = self._settings.batch_size
+        batches = (ids[start : start + size] for start in range(size, len(ids), size))
+
+        async def walk(batch: list[UUID]) -> None:
+            lock_due = partial(schedule.lock_due, among=batch, horizon=horizon)
+            await self._walk(lock_due, partial(self._plan_batch, now=now), now, report)
+
+        async def walk_on() -> None:
+            for batch in batches:
+                await walk(batch)
+
         await walk(ids[:size])
-        share = max(size, -(-len(ids[size:]) // WALKERS))
-        walks = (walk(ids[start : start + share]) for start in range(size, len(ids), share))
+        walks = [walk_on() for _ in range(min(WALKERS, -(-len(ids[size:]) // size)))]
         for ended in await asyncio.gather(*walks, return_exceptions=True):
             if isinstance(ended, BaseException):
                 raise ended

@@ -137,7 +137,7 @@ READ_CANDIDATES = """
 async def read_candidates(tx: Transaction, ids: Sequence[UUID]) -> Iterator[Candidate]:
     """Return them one at a time: what is not kept costs the garbage collector nothing."""
     rows = await tx.fetch(READ_CANDIDATES, ids)
-    return (Candidate._make((*row[:6], StoredSync(*row[6:12]), row[12])) for row in rows)
+    return (Candidate._make((*row[:6], StoredSync._make(row[6:12]), row[12])) for row in rows)
 
 
 SAVE_PLANS = """
