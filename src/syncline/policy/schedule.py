@@ -66,7 +66,7 @@ class Candidate(NamedTuple):
     connection_id: UUID
     tenant_id: str
     provider_slug: str
-    created_at: datetime
+    created_at: datetime | None  # told where nothing has finished: a first run counts from it
     last_finished_at: datetime | None
     has_pending_job: bool
     stored: StoredSync
@@ -111,7 +111,7 @@ def plan_run(
     jitter_seconds = sample_jitter(interval, rules, roll)
     jitter = timedelta(0, jitter_seconds)
     if candidate.last_finished_at is None:
-        reference = options.first_activated_at or candidate.created_at
+        reference = options.first_activated_at or candidate.created_at or now
         slot_at, scheduled_at, look_again_at = now, now, now + interval
         next_run_at = reference + interval + jitter
     else:
@@ -170,7 +170,7 @@ def read_sync(stored: StoredSync, rules: ScheduleRules) -> SyncOptions:
     first_activated_at = _read_time("first_activated_at", stored.first_activated_at, complaints)
     _read_time("next_run_at", stored.next_run_at, complaints)
     jitter = stored.last_jitter_seconds
-    if not _is_absent(jitter) and not INTEGER.fullmatch(jitter or ""):
+    if not (_is_absent(jitter) or INTEGER.fullmatch(jitter or "")):
         complaints.append(Complaint("sync.last_jitter_seconds", "is not an integer of 0 or more"))
     return SyncOptions(
         interval or rules.default_interval,

@@ -57,22 +57,27 @@ class Locked(NamedTuple):
 
 
 LOCK_DUE = """
-    -- Lock those of these connections that are still due and that nobody else works on.
-    SELECT id FROM {schema}.connections
-     WHERE id = ANY ($1::uuid[]) AND status = 'active' AND look_at <= $2
-     ORDER BY id
-       FOR UPDATE SKIP LOCKED
+    -- Lock those of these connections that are still due and that nobody else works on; tell them
+    -- only where they are not all of them.
+    WITH locked AS MATERIALIZED (
+         SELECT id FROM {schema}.connections
+          WHERE id = ANY ($1::uuid[]) AND status = 'active' AND look_at <= $2
+          ORDER BY id
+            FOR UPDATE SKIP LOCKED)
+    SELECT CASE WHEN count(*) < cardinality($1::uuid[])
+                THEN coalesce(array_agg(id ORDER BY id), '{}') END
+      FROM locked
 """
 
 
 async def lock_due(
-    tx: Transaction, *, among: Sequence[UUID], horizon: datetime, after: UUID, limit: int
+    tx: Transaction, *, among: list[UUID], horizon: datetime, after: UUID, limit: int
 ) -> Locked:
     start = bisect_right(among, after) if after != BEFORE_ALL else 0
     ids = among[start : start + limit]
-    locked = [row["id"] for row in await tx.fetch(LOCK_DUE, ids, horizon)]
-    passed_by = set(ids).difference(locked) if len(locked) < len(ids) else ()
-    return Locked(locked, ids[-1], start + limit < len(among), sorted(passed_by))
+    locked = await tx.fetchval(LOCK_DUE, ids, horizon)
+    passed_by = () if locked is None else sorted(set(ids).difference(locked))
+    return Locked(ids if locked is None else locked, ids[-1], start + limit < len(among), passed_by)
 
 
 LOCK_EDITED = """
@@ -110,7 +115,9 @@ READ_CANDIDATES = """
     -- What the plan of a locked connection needs, in the order of the fields of Candidate. A
     -- statement of its own: its snapshot begins after the locks were taken, so nothing that
     -- another process settled is missed.
-    SELECT c.id, c.tenant_id, c.provider_slug, c.created_at,
+    SELECT c.id, c.tenant_id, c.provider_slug,
+           CASE WHEN greatest(c.last_finished_at, done.finished_at) IS NULL
+                THEN c.created_at END AS created_at,
            greatest(c.last_finished_at, done.finished_at) AS last_finished_at,
            EXISTS (SELECT FROM {schema}.sync_jobs pending
                     WHERE pending.connection_id = c.id AND pending.job_type = 'incremental'
