@@ -33,6 +33,21 @@ async def test_two_schedulers_leave_one_job(world: World) -> None:
     assert (await world.pending(connection)).scheduled_at == at("11:55")
 
 
+async def test_where_everything_is_locked_a_scheduler_locks_nothing(world: World) -> None:
+    """A lock tells its connections only where they are not all of them: none is not all."""
+    await world.connection(last_finished="11:40")
+    async with actor(world) as first, actor(world) as second:
+        assert len(await lock_due(first)) == 1
+        assert await lock_due(second) == []
+
+
+async def test_where_some_are_locked_a_scheduler_locks_the_others(world: World) -> None:
+    ids = sorted([(await world.connection(last_finished="11:40")).id for _ in range(3)])
+    async with actor(world) as first, actor(world) as second:
+        assert (await connections.lock(first.tx, ids[:1])).keys() == {ids[0]}
+        assert await lock_due(second) == ids[1:]
+
+
 async def test_backlog_counts_what_another_scheduler_is_about_to_plan(world: World) -> None:
     """S10: it is counted over all of them, whoever will schedule them."""
     for _ in range(3):

@@ -170,7 +170,7 @@ def read_sync(stored: StoredSync, rules: ScheduleRules) -> SyncOptions:
     first_activated_at = _read_time("first_activated_at", stored.first_activated_at, complaints)
     _read_time("next_run_at", stored.next_run_at, complaints)
     jitter = stored.last_jitter_seconds
-    if not (_is_absent(jitter) or INTEGER.fullmatch(jitter or "")):
+    if not _is_absent(jitter) and not INTEGER.fullmatch(jitter or ""):
         complaints.append(Complaint("sync.last_jitter_seconds", "is not an integer of 0 or more"))
     return SyncOptions(
         interval or rules.default_interval,
