@@ -48,6 +48,20 @@ HOLD = """
      WHERE id = ANY ($1)
 """
 
+ONE_INSTANT = """
+    -- 10 000 jobs that were due at once, all but the last ten of them claimed before.
+    ALTER TABLE syncline.sync_jobs SET (autovacuum_enabled = false);
+    INSERT INTO syncline.connections (id, tenant_id, provider_slug, external_id)
+    SELECT lpad(to_hex(n), 32, '0')::uuid, 'tenant', 'bulk', n FROM generate_series(1, 10000) n;
+    INSERT INTO syncline.sync_jobs (id, tenant_id, provider_slug, connection_id, scheduled_at)
+    SELECT id, tenant_id, provider_slug, id, '2025-01-01 11:00+00' FROM syncline.connections;
+    UPDATE syncline.sync_jobs SET status = 'running'
+     WHERE id <= lpad(to_hex(9990), 32, '0')::uuid;
+"""
+PAGES_OF_READY = """
+    SELECT pg_relation_size('syncline.sync_jobs_ready') / current_setting('block_size')::int
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -115,6 +129,28 @@ async def test_what_is_planned_once_reads_no_table_whole_that_was_empty_then(
     kinds = {node["Node Type"] for plan in plans for node in nodes_of(plan)}
     assert not kinds & {"Seq Scan", "Hash Join", "Merge Join", "Bitmap Heap Scan"}
     assert "Index Scan" in kinds
+
+
+@pytest.mark.parametrize(
+    "server_mode", [mode for mode in modes() if not mode.portable and not mode.skip_reason], ids=str
+)
+async def test_a_claim_walks_over_what_was_claimed_before_once(
+    databases: Databases, server_mode: Mode
+) -> None:
+    """Also where all of it was due at the same instant, as after an import."""
+    claim = case("claim", claims.CLAIM, 5, ["bulk"], NOON, 5, 1, False, TOKEN, LEASE)
+    async with empty_cell(databases, server_mode) as url:
+        session = await asyncpg.connect(url, server_settings=PLANNED_ONCE)
+        await session.execute(ONE_INSTANT)
+        await explain(session, claim)  # which finds out what is dead
+        plan = await explain(session, claim)
+        pages = await session.fetchval(PAGES_OF_READY)
+        await session.close()
+    (ready,) = (
+        node for node in nodes_of(plan) if node["Node Type"] == "LockRows" and node["Actual Rows"]
+    )
+    assert ready["Actual Rows"] == 5
+    assert ready["Shared Hit Blocks"] + ready["Shared Read Blocks"] < pages
 
 
 async def offences_of_pages(session: Any) -> list[str]:

