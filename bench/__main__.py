@@ -37,6 +37,8 @@ def main() -> int:
     with Database(profile=options.profile) as database:
         if options.profile and not database.has_statistics:
             console.print("[red]This Postgres has no pg_stat_statements.[/]")
+        with console.status("Filling the server's write-ahead log …"):
+            database.fill_log(sizes.log_megabytes)
         results.machine = describe_machine(database.version)
         runner = Runner(database, RESULTS / "profile", options)
         measure(trials, options.rounds, runner, results, console)

@@ -20,11 +20,20 @@ SERVER_SETTINGS = {
     "synchronous_commit": "on",
     "shared_buffers": "1GB",
     "max_wal_size": "8GB",
+    "min_wal_size": "4GB",  # what `fill_log` made is kept, as on a server that has run for long
     # A checkpoint stands before each trial; one that fell into a trial would hit it by chance.
     "checkpoint_timeout": "1h",
     "max_connections": "200",
 }
 STATISTICS = "pg_stat_statements"
+
+FILL_LOG = """
+    -- Begin so many files of the write-ahead log. A message stands in each, because Postgres does
+    -- not leave an empty one.
+    SELECT pg_logical_emit_message(false, 'bench', ''), pg_switch_wal()
+      FROM generate_series(1, $1 / (SELECT setting::bigint / 1048576 FROM pg_settings
+                                     WHERE name = 'wal_segment_size'))
+"""
 
 TOP_STATEMENTS = """
     SELECT calls, total_exec_time AS milliseconds, rows, wal_bytes::float8 AS wal_bytes,
@@ -68,6 +77,15 @@ class Database:
     def version(self) -> str:
         command = [self._binaries.path("postgres"), "--version"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    def fill_log(self, megabytes: int) -> None:
+        """Let the server have as much write-ahead log as one that has run for a while.
+
+        Such a server writes over the files that it no longer needs. A new one first makes each,
+        16 MB of zeros, while everybody's commit waits: 55 ms here, several times in every trial.
+        """
+        with self.fresh() as url:  # whose checkpoint comes before, that of the next one after
+            asyncio.run(_fetch(url, FILL_LOG, megabytes))
 
     @contextmanager
     def fresh(self) -> Iterator[str]:

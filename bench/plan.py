@@ -27,6 +27,7 @@ class Sizes:
     memory_cycles: int = 10
     steady_connections: int = MILLION
     steady_seconds: int = 600
+    log_megabytes: int = 4096  # more than one trial writes, but for the steady state
 
 
 FULL = Sizes()
@@ -40,6 +41,7 @@ QUICK = Sizes(
     finished=200_000,
     slow_jobs=20_000,
     memory_cycles=5,
+    log_megabytes=1024,
 )
 TINY = Sizes(
     jobs=2000,
@@ -55,6 +57,7 @@ TINY = Sizes(
     memory_cycles=2,
     steady_connections=9000,
     steady_seconds=10,
+    log_megabytes=0,
 )
 
 ALL = ("drain", "latency", "cursor", "signals", "tick", "finished", "snapshot", "workers", "slow")
