@@ -27,7 +27,7 @@ class Sizes:
     memory_cycles: int = 10
     steady_connections: int = MILLION
     steady_seconds: int = 600
-    log_megabytes: int = 4096  # more than one trial writes, but for the steady state
+    log_megabytes: int = 4096  # half a million connections and their tick write 0.7 GB
 
 
 FULL = Sizes()

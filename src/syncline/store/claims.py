@@ -22,7 +22,7 @@ CLAIM = """
         -- The providers and priorities that wait, found by hopping along the index, and where each
         -- begins: what is scheduled for later, or belongs to a provider nobody asked for, is never
         -- read, and the entries of jobs that were claimed before only once, even where all were
-        -- due at the same instant (0.4 ms of a claim behind 50 000 of them).
+        -- due at the same instant (to do so twice took 0.4 ms more behind 50 000 of them).
         SELECT provider.slug, top.priority, top.scheduled_at, top.id
           FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
                SELECT j.priority, j.scheduled_at, j.id FROM {schema}.sync_jobs j
