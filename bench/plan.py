@@ -83,7 +83,8 @@ class Trial:
 
     @property
     def is_short(self) -> bool:
-        return self.workload == "drain" and (self.peer is None or self.peer.slowness == 1)
+        is_drain = self.workload in ("drain", "finished")
+        return is_drain and (self.peer is None or self.peer.slowness == 1)
 
     @property
     def title(self) -> str:

@@ -11,6 +11,8 @@ import pytest
 from support.fakes import HeldRun, eventually
 from support.world import World, at
 from syncline import Connection, SyncResult
+from syncline.store import claims
+from syncline.store.pool import Transaction
 
 PRESENT = [{}, 0, "", [], False, {"page": 1}]
 
@@ -252,20 +254,50 @@ async def count_by_status(world: World) -> dict[str, int]:
 async def test_claims_that_follow_one_another_at_once_take_each_job_once(world: World) -> None:
     """E1: a claim is sent before the jobs of the last one begin; each runs once, none is left."""
     many = 4500
+    await add_jobs_of_new_connections(world, many)
+    await run_until_succeeded(world, many)
+
+    assert len(world.connector.calls) == many == len({call[0] for call in world.connector.calls})
+
+
+@pytest.mark.engine(executor={"concurrency": 4000})
+async def test_a_full_claim_is_followed_at_once_in_its_session(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E1: the next claim waits neither for the jobs of the last one to begin nor for a session."""
+    sent = []
+    claim = claims.claim
+
+    async def noted(tx: Transaction, *providers: Any, **options: Any) -> Any:
+        sent.append((tx, len(world.connector.calls)))
+        return await claim(tx, *providers, **options)
+
+    monkeypatch.setattr(claims, "claim", noted)
+    await add_jobs_of_new_connections(world, 1000)  # two full claims, and one to find no more
+    await run_until_succeeded(world, 1000)
+
+    first, second, third = sent[:3]
+    assert first[0] is second[0] is third[0]
+    assert first[1] == second[1] == 0
+
+
+async def add_jobs_of_new_connections(world: World, count: int) -> None:
     await world.sql(
         "WITH added AS (INSERT INTO {schema}.connections (tenant_id, provider_slug, external_id)"
         " SELECT 'acme', 'github', n::text FROM generate_series(1, $1::int) n RETURNING id)"
         " INSERT INTO {schema}.sync_jobs (tenant_id, provider_slug, connection_id, scheduled_at)"
         " SELECT 'acme', 'github', id, '2025-01-01 11:00Z' FROM added",
-        many,
+        count,
     )
-    world.script(*[SyncResult()] * many)
+
+
+async def run_until_succeeded(world: World, count: int) -> None:
+    world.script(*[SyncResult()] * count)
     running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
 
     async def all_have_ended() -> bool:
-        return await count_by_status(world) == {"succeeded": many}
+        return await count_by_status(world) == {"succeeded": count}
 
     await eventually(all_have_ended)
     world.engine.stop()
     assert await running
-    assert len(world.connector.calls) == many == len({call[0] for call in world.connector.calls})

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from syncline.clock import Clock, monotonic, pause
+from syncline.clock import Clock, monotonic
 from syncline.engine.attempt import Caller, attempt
 from syncline.engine.lanes import Lanes
 from syncline.engine.renewal import Renewals
@@ -24,7 +24,7 @@ from syncline.sdk.page import Page
 from syncline.settings import ExecutorSettings
 from syncline.store import claims
 from syncline.store.claims import Claim, Lease
-from syncline.store.pool import LostRace, Pool
+from syncline.store.pool import Lend, LostRace, Pool
 from syncline.telemetry import Telemetry
 
 SMALL_CLAIM, LARGEST_CLAIM = 25, 2000
@@ -42,9 +42,6 @@ class Taken:
     asked: float  # when, by this process's clock: the lease holds from then
     suspects: int
     is_full: bool  # so many as were asked for, so there may be more
-
-
-NOTHING = Taken((), UUID(int=0), 0, 0, is_full=False)
 
 
 class Executor:
@@ -88,27 +85,35 @@ class Executor:
 
         While there is more due than there are slots, the next claim is sent before what the last
         one brought is read and begun: the database and this process then work at the same time.
+        It is sent at once, without another task and in the same session: each wait for the event
+        loop's next round may last a millisecond, while a hundred runs end in it.
         """
         self.is_claiming = True
         self._promised = self._promised_suspects = 0  # a step before may have been cut short
-        following: asyncio.Task[Taken] | None = None
+        pause = timedelta(seconds=self._settings.poll_interval_seconds)
+        if not self._wanted():
+            return pause
+        begin = asyncio.get_running_loop().create_task
+        starting: asyncio.Task[None] | None = None
         try:
-            taken = await self._take()
-            while taken.is_full and self.is_claiming and self._wanted() > 0:
-                following = asyncio.get_running_loop().create_task(self._take())
-                await pause(0)  # it is sent now
-                await self._start(taken)
-                taken = await following
-            await self._start(taken)
+            async with self._pool.session() as lend:
+                taken = await self._take(lend)
+                starting = begin(self._start(taken))
+                while taken.is_full and self.is_claiming and self._wanted() > 0:
+                    taken = await self._take(lend)
+                    await starting
+                    starting = begin(self._start(taken))
         finally:
-            if following is not None:
-                following.cancel()
-        pause_seconds = 0 if taken.is_full else self._settings.poll_interval_seconds
-        return timedelta(seconds=pause_seconds)
+            if starting is not None:
+                await starting
+        return timedelta() if taken.is_full else pause
 
     async def claim_and_start(self) -> int:
         """Return how many due jobs were claimed and started, in their order."""
-        taken = await self._take()
+        if not self._wanted():
+            return 0
+        async with self._pool.session() as lend:
+            taken = await self._take(lend)
         await self._start(taken)
         return len(taken.rows)
 
@@ -141,11 +146,9 @@ class Executor:
         share = slots // (4 if slots >= 4 * LARGEST_CLAIM else 8)
         return max(0, min(self.free_slots - self._promised, max(share, SMALL_CLAIM), LARGEST_CLAIM))
 
-    async def _take(self) -> Taken:
+    async def _take(self, lend: Lend) -> Taken:
         """Claim due jobs into slots that are theirs from now."""
         wanted = self._wanted()
-        if not wanted:
-            return NOTHING
         self._lanes.gives_up = self.runs.is_draining = False
         self._is_traced = self._telemetry.is_traced()
         rows: Sequence[Any] = ()
@@ -153,18 +156,18 @@ class Executor:
         asked = monotonic()
         self._promised += wanted
         try:
-            rows = await self._claim(wanted, lease)
+            rows = await self._claim(lend, wanted, lease)
         finally:
             self._promised -= wanted - len(rows)
         suspects = claims.count_suspects(rows)
         self._promised_suspects += suspects
         return Taken(rows, lease.token, asked, suspects, is_full=len(rows) >= wanted)
 
-    async def _claim(self, wanted: int, lease: Lease) -> Sequence[Any]:
+    async def _claim(self, lend: Lend, wanted: int, lease: Lease) -> Sequence[Any]:
         for _ in range(LOST_RACES):
             suspects = self.runs.suspects + self._promised_suspects
             with suppress(*LostRace), self._telemetry.claim():
-                async with self._pool.statement() as tx:
+                async with lend() as tx:
                     return await claims.claim(
                         tx,
                         list(self._connectors),

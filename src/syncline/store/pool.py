@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -123,6 +123,9 @@ class Transaction:
         return now
 
 
+Lend = Callable[[], AbstractAsyncContextManager[Transaction]]
+
+
 class Pool:
     """The connections of one engine to one schema of one database."""
 
@@ -195,14 +198,19 @@ class Pool:
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Transaction]:
         """Lend a session whose only statement is a transaction of its own, in one round trip."""
-        if self._pgbouncer:  # which needs settings beside it
-            async with self.transaction() as tx:
-                yield tx
+        async with self.session() as lend, lend() as tx:
+            yield tx
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Lend]:
+        """Keep a session for such statements, one after the other."""
+        if self._pgbouncer:  # which needs settings beside each
+            yield self.transaction
             return
         async with self.connection() as connection:
             tx = Transaction(connection, self._statements)
             await self._check_once(tx)
-            yield tx
+            yield lambda: nullcontext(tx)
 
     async def retrying(
         self, work: Callable[[Transaction], Awaitable[T]], *, alone: bool = False
