@@ -124,6 +124,7 @@ class Transaction:
 
 
 Lend = Callable[[], AbstractAsyncContextManager[Transaction]]
+"""Lends the session that its owner keeps, for one transaction."""
 
 
 class Pool:
