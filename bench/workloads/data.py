@@ -63,7 +63,8 @@ IN_BACKOFF = """
 """
 
 FINISHED_JOBS = """
-    -- Jobs of the past, spread evenly over the connections.
+    -- Jobs of the past, spread evenly over the connections, stored in the order of time as they came
+    -- to be: one connection after the other, the index by connection would be packed full.
     INSERT INTO syncline.sync_jobs (id, tenant_id, provider_slug, connection_id, job_type, status,
            scheduled_at, started_at, finished_at)
     SELECT pg_temp.ordered_id(20, n), c.tenant_id, c.provider_slug, c.id, 'full', 'succeeded',
@@ -73,6 +74,7 @@ FINISHED_JOBS = """
               FROM generate_series(1, $1::int) n) jobs
       JOIN (SELECT *, row_number() OVER (ORDER BY id) AS place
               FROM syncline.connections) c ON c.place = jobs.place
+     ORDER BY n
 """
 
 QUEUED_JOBS = """

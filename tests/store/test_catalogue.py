@@ -107,3 +107,16 @@ async def test_no_time_is_stored_that_a_client_cannot_read(schema: Any, time: st
     for table, column in columns:
         with pytest.raises(asyncpg.CheckViolationError):
             await schema.execute(f"UPDATE {table} SET {column} = '{time}'")
+
+
+async def test_the_indexes_that_a_job_enters_three_times_keep_room_for_it(schema: Any) -> None:
+    rooms = await schema.fetch(
+        "SELECT relname, reloptions FROM pg_class"
+        " WHERE relname IN ('sync_jobs_pkey', 'sync_jobs_by_connection')"
+        "   AND relnamespace = 'syncline'::regnamespace"
+    )
+
+    assert dict(rooms) == {
+        "sync_jobs_pkey": ["fillfactor=50"],
+        "sync_jobs_by_connection": ["fillfactor=50"],
+    }
