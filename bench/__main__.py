@@ -109,4 +109,7 @@ def parse_options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:  # before the first trial: nothing to tell
+        sys.exit(130)

@@ -210,7 +210,7 @@ def sync(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Sync now. An idle worker starts the job within a second."""
+    """Trigger a sync now. An idle worker starts the job within a second."""
     job = session_of(context).call(
         lambda engine: engine.trigger(connection, job_type=type, priority=priority)
     )
