@@ -63,8 +63,8 @@ IN_BACKOFF = """
 """
 
 FINISHED_JOBS = """
-    -- Jobs of the past, spread evenly over the connections, stored in the order of time as they came
-    -- to be: one connection after the other, the index by connection would be packed full.
+    -- Jobs of the past, spread evenly over the connections and stored in the order of time, as they
+    -- came to be: one connection after the other, the index by connection would be packed full.
     INSERT INTO syncline.sync_jobs (id, tenant_id, provider_slug, connection_id, job_type, status,
            scheduled_at, started_at, finished_at)
     SELECT pg_temp.ordered_id(20, n), c.tenant_id, c.provider_slug, c.id, 'full', 'succeeded',
