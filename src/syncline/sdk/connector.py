@@ -1,7 +1,7 @@
 """The one thing an author writes: a class that turns a cursor into a page."""
 
 from collections.abc import AsyncIterator, Awaitable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from syncline.model import Connection, SyncResult
 
@@ -21,6 +21,7 @@ class Connector:
     """
 
     provider: str = ""
+    local: ClassVar[bool] = False  # it runs a program or reads this host
     http_environment: "HttpEnvironment | None" = None  # the engine's, once it has the connector
 
     def sync(
@@ -28,6 +29,10 @@ class Connector:
     ) -> SyncResult | Awaitable[SyncResult] | AsyncIterator[SyncResult]:
         """Return the page after `cursor`, which is None on the first call, or yield the pages."""
         raise NotImplementedError(f"{type(self).__name__} does not define sync()")
+
+    def why_not_for_tenants(self) -> str | None:
+        """Return why tenants' keys may not use it in this process, whatever the settings say."""
+        return None
 
     def http(
         self,
