@@ -7,11 +7,16 @@ CODE   := src tests bench faults mutations
 SEED ?= 1
 SEEDS ?= 200
 ROUNDS ?= 5
+# The tests about attacks that are fast enough for every run; slow ones have the marker `security`.
+ATTACKS = $(wildcard tests/security tests/bad_input tests/credentials) \
+          tests/api/test_access.py tests/api/test_hostile_text.py tests/api/test_shield.py \
+          tests/api/test_tenants.py tests/cli/test_secrets.py tests/connectors/test_git_safety.py \
+          tests/http_client/test_addresses.py
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
           --no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser screenshots integration check format lock clean bench bench-quick simulate mutations faults faults-quick
+.PHONY: help demo test browser screenshots integration check security format lock clean bench bench-quick simulate mutations faults faults-quick
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -21,6 +26,10 @@ demo: $(VENV)/.runtime  ## Sync this repository's history and a dozen demo conne
 
 test: $(VENV)/.dev  ## Run the whole suite against real Postgres
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+security: $(VENV)/.dev  ## Attack it: every security test, the slow ones too (under 5 minutes)
+	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m 'not integration and not security' $(ATTACKS)
+	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m security --durations=10 $(PYTEST_ARGS)
 
 integration: $(VENV)/.dev  ## Run the connectors against real servers, installed into build/integration
 	@PYTHONPATH=tests $(BIN)/python -m integration.environments
