@@ -169,3 +169,46 @@ async def test_the_host_is_looked_up_once(port: int, monkeypatch: pytest.MonkeyP
 async def test_a_server_without_tls_is_transient(port: int) -> None:
     with pytest.raises(Transient):
         await run(configuration(port, security="tls"))
+
+
+def cursor_of(known: Any, **more: Any) -> dict[str, Any]:
+    place = {"uidvalidity": 7, "uidnext": 2**32, "modseq": 1, "known": known} | more
+    return {"mailboxes": {"INBOX": place}}
+
+
+@pytest.mark.parametrize(
+    ("cursor", "complaint"),
+    [
+        (cursor_of("1:4294967295"), "names 4294967295 messages; it must be at most 500000"),
+        (cursor_of(",".join(f"{n}000:{n}999" for n in range(1, 1001))), "names 1000000 messages"),
+        (cursor_of("1:10000000", uidnext=5), "ascending ranges below uidnext"),
+        (cursor_of("1:9,2:9,3:9"), "ascending ranges"),
+        (cursor_of("9:1"), "ascending ranges"),
+        (cursor_of("0:1"), "ascending ranges"),
+        (cursor_of("1:" + "9" * 5000), "ranges such as 1:5,7"),
+        (cursor_of("1:x"), "ranges such as 1:5,7"),
+        (cursor_of("\u0661"), "ranges such as 1:5,7"),
+        (cursor_of("1," * 10_001), "at most 20000"),
+        (cursor_of(["1:5"]), "at most 20000"),
+        (cursor_of("", uidnext="6"), "uidnext of 'INBOX' must be from 0"),
+        (cursor_of("", modseq=2**64), "modseq of 'INBOX' must be from 0"),
+        (cursor_of("", uidvalidity=True), "uidvalidity of 'INBOX' must be from 0"),
+        ({"mailboxes": []}, "an object of places"),
+    ],
+)
+async def test_a_cursor_cannot_name_more_than_it_can_fetch(cursor: Any, complaint: str) -> None:
+    """It is refused before a server is asked: the address leads nowhere."""
+    with pytest.raises(Permanent, match=complaint):
+        await run(configuration(1), cursor)
+
+
+async def test_many_vanished_messages_come_in_pages(port: int, mail: MailDouble) -> None:
+    mail.uidnext, mail.modseq = 25_006, 9
+    mail.messages = {25_003: mail.messages[3], 11: mail.messages[1]}
+
+    pages = await run(configuration(port), cursor_of("1:25005", uidnext=25_006))
+
+    gone = [uid for kind, uid in told(pages) if kind == "message_vanished"]
+    assert gone == [uid for uid in range(1, 25_006) if uid not in (11, 25_003)]
+    assert [len(list(page.signals)) for page in pages[:2]] == [10_000, 10_000]
+    assert pages[-1].next_cursor["mailboxes"]["INBOX"]["known"] == "11,25003"

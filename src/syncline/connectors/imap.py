@@ -1,36 +1,31 @@
 """The messages of IMAP mailboxes: new ones, changed flags, and those that vanished."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.header import decode_header, make_header
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from syncline.clock import host_time
 from syncline.connectors.configuration import read_configuration
+from syncline.connectors.imap_cursor import (
+    Place,
+    known_after,
+    missing_from,
+    read_cursor,
+    with_numbers,
+    write_cursor,
+)
 from syncline.connectors.imap_session import Account, logged_in
-from syncline.errors import Permanent
 from syncline.model import Connection, Signal, SyncResult
 from syncline.sdk.connector import Connector
 
 if TYPE_CHECKING:
     from imapclient import IMAPClient
 
-MAX_KNOWN_BYTES = 20_000  # of a mailbox's numbers, so that some of them fit into a cursor
+VANISHED_A_PAGE = 10_000
 FIELDS = ["ENVELOPE", "FLAGS", "INTERNALDATE", "RFC822.SIZE"]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a mailbox was left off: `known` are the numbers of its messages, as ranges."""
-
-    uidvalidity: int
-    uidnext: int = 1
-    modseq: int = 0
-    known: str | None = ""  # None once there are too many to keep
-
-    def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 class Imap(Connector):
@@ -44,7 +39,7 @@ class Imap(Connector):
 
     def sync(self, connection: Connection, cursor: Any) -> SyncResult:
         config = read_configuration(Account, connection.config)
-        places = _read_cursor(cursor)
+        places = read_cursor(cursor)
         allow_private = bool(self.http_environment and self.http_environment.allow_private)
         with logged_in(config, connection.credentials, allow_private=allow_private) as client:
             for name in config.mailboxes:
@@ -53,8 +48,8 @@ class Imap(Connector):
                 places[name] = place
                 if has_more or signals:
                     has_more = is_changed and (has_more or name != config.mailboxes[-1])
-                    return SyncResult(signals, _cursor(places), has_more=has_more)
-        return SyncResult((), _cursor(places))
+                    return SyncResult(signals, write_cursor(places), has_more=has_more)
+        return SyncResult((), write_cursor(places))
 
 
 def _read_mailbox(
@@ -75,12 +70,14 @@ def _read_mailbox(
         page = uids[: config.page_size]
         signals += _new_messages(client, name, place, page)
         uidnext = page[-1] + 1 if page else max(place.uidnext, int(chosen.get(b"UIDNEXT", 0)))
-        place = replace(place, uidnext=uidnext, known=_with(place.known, page))
+        place = replace(place, uidnext=uidnext, known=with_numbers(place.known, page))
         if len(uids) > len(page):
             return signals, place, True
     if modseq and modseq == place.modseq:
         return signals, place, False  # where the server counts changes, there is none
-    vanished, place = _vanished(client, name, place)
+    vanished, place, has_more = _vanished(client, name, place)
+    if has_more:
+        return signals + vanished, place, True
     if modseq and place.modseq:
         signals += _changed_flags(client, name, place, told=page)
     return signals + vanished, replace(place, modseq=modseq), False
@@ -120,11 +117,13 @@ def _changed_flags(
         yield Signal("message_flags", host_time(), payload, dedupe_key=key)
 
 
-def _vanished(client: "IMAPClient", name: str, place: Place) -> tuple[list[Signal], Place]:
+def _vanished(client: "IMAPClient", name: str, place: Place) -> tuple[list[Signal], Place, bool]:
+    """Return a page of what is no longer there, the place after it, and whether more waits."""
     if place.known is None:
-        return [], place
-    present = {uid for uid in _search(client, 1) if uid < place.uidnext}
-    gone = sorted(set(_numbers(place.known)) - present)
+        return [], place, False
+    present = sorted(uid for uid in _search(client, 1) if uid < place.uidnext)
+    missing = missing_from(place.known, present)
+    gone = list(islice(missing, VANISHED_A_PAGE))
     signals = [
         Signal(
             "message_vanished",
@@ -134,7 +133,9 @@ def _vanished(client: "IMAPClient", name: str, place: Place) -> tuple[list[Signa
         )
         for uid in gone
     ]
-    return signals, replace(place, known=_ranges(present))
+    if next(missing, None) is None:
+        return signals, replace(place, known=with_numbers("", present)), False
+    return signals, replace(place, known=known_after(place.known, gone[-1], present)), True
 
 
 def _reset(name: str, uidvalidity: int) -> Signal:
@@ -178,37 +179,3 @@ def _envelope(envelope: Any) -> dict[str, Any]:
 
 def _aware(instant: datetime) -> datetime:
     return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
-
-
-def _with(known: str | None, uids: Iterable[int]) -> str | None:
-    return None if known is None else _ranges({*_numbers(known), *uids})
-
-
-def _numbers(ranges: str) -> Iterator[int]:
-    for part in filter(None, ranges.split(",")):
-        first, _, last = part.partition(":")
-        yield from range(int(first), int(last or first) + 1)
-
-
-def _ranges(numbers: Iterable[int]) -> str | None:
-    """Return numbers as text such as `1:5,7`, or None where that would be too long to keep."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    text = ",".join(f"{first}:{last}" if last > first else str(first) for first, last in parts)
-    return text if len(text) <= MAX_KNOWN_BYTES else None
-
-
-def _cursor(places: Mapping[str, Place]) -> dict[str, Any]:
-    return {"mailboxes": {name: place.to_json() for name, place in places.items()}}
-
-
-def _read_cursor(cursor: Any) -> dict[str, Place]:
-    try:
-        found = {} if cursor is None else cursor["mailboxes"]
-        return {name: Place(**place) for name, place in found.items()}
-    except (TypeError, KeyError, AttributeError):
-        raise Permanent('cursor: expected {"mailboxes": an object of places}') from None
