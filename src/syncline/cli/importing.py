@@ -18,6 +18,7 @@ from syncline.cli.output import print_json
 from syncline.cli.progress import Advance, progress
 from syncline.cli.reading import Entry, Form, read_entries
 from syncline.cli.session import perform, session_of
+from syncline.private_files import create_file
 
 if TYPE_CHECKING:
     from syncline.engine.app import Engine
@@ -108,7 +109,7 @@ class Rejections:
     def add(self, entry: Entry, problem: str) -> None:
         if self._stream is None:
             try:
-                self._stream = self._path.open("w", encoding="utf-8", errors="surrogateescape")
+                self._stream = create_file(self._path)
             except OSError as error:
                 raise Failure(f"{self._path} cannot be written: {error.strerror}") from None
             self.report.rejected_file = str(self._path)

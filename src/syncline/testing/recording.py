@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import httpx2
 
+from syncline.private_files import completed_file
 from syncline.redaction import mask_secrets
 
 VERSION = 1
@@ -131,7 +132,8 @@ def save_calls(path: Path, calls: list[Call]) -> None:
     """Write calls to a file that can be read, compared and committed."""
     entries = [_entry(call) for call in calls]
     text = json.dumps({"version": VERSION, "calls": entries}, indent=2, ensure_ascii=False)
-    path.write_text(text + "\n", "utf-8")
+    with completed_file(path) as part:
+        part.write_text(text + "\n", "utf-8")
 
 
 def load_calls(path: Path) -> list[Call]:
