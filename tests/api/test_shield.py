@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 
 import httpx2
@@ -44,6 +45,26 @@ async def test_json_that_is_too_deep(local: Client, opening: str) -> None:
         answer = await local.post("/v1/connections", content=deep, headers=JSON)
         assert answer.status_code == 400
         assert "nested 64 deep" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "attack", ['"' + '\\"' * 450_000, "[" * 64 + '"' + '\\"' * 450_000, '"' * 900_000]
+)
+async def test_a_body_is_scanned_in_linear_time(local: Client, attack: str) -> None:
+    """41 kB of these held the process for 12 seconds, before anybody looked at the key."""
+    began = time.process_time()
+    answer = await local.post("/v1/connections", content=attack, headers=JSON)
+
+    assert answer.status_code in (400, 413, 422)
+    assert time.process_time() - began < 1
+
+
+async def test_a_body_of_too_many_values(local: Client) -> None:
+    lists = '{"connections":[' + "[]," * 600_000 + "[]]}"
+    answer = await local.post("/v1/connections/bulk", content=lists, headers=JSON)
+
+    assert answer.status_code == 413
+    assert answer.json()["detail"] == "the JSON holds more than 500000 values"
 
 
 async def test_brackets_in_texts_are_not_nesting(local: Client) -> None:

@@ -1,7 +1,6 @@
 """What stands before every route: whom it answers, how much it reads, how long it takes."""
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,6 +8,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from syncline.api.problems import Problem, problem_of
+from syncline.json_bounds import JsonBounds, JsonScanner, TooComplex
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -18,12 +18,10 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LARGEST_BODY, LARGEST_BULK = 1_000_000, 16_000_000
 LONGEST_TARGET = 8_000
-DEEPEST_JSON = 64
+JSON_BOUNDS = JsonBounds(nodes=500_000)  # a full bulk request holds a third of that
 BODY_WITHIN_SECONDS, ANSWER_WITHIN_SECONDS = 10, 30
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 BULK_PATH = "/v1/connections/bulk"
-STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-BRACKETS = re.compile(rb"[\[\]{}]")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
     "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
@@ -87,8 +85,6 @@ class Shield:
             raise Problem(408, "slow-body", "the body took too long to arrive") from None
         if body:
             _check_kind(headers.get("content-type", ""), path)
-        if body.count(b"[") + body.count(b"{") > DEEPEST_JSON and _depth(body) > DEEPEST_JSON:
-            raise Problem(400, "too-deep", f"JSON may be nested {DEEPEST_JSON} deep")
         return body
 
 
@@ -125,6 +121,7 @@ async def _receive_all(receive: Receive, limit: int, announced: str) -> bytes:
     if announced.isdigit() and int(announced[:20]) > limit:
         raise too_large
     chunks: list[bytes] = []
+    scanner = JsonScanner(JSON_BOUNDS)
     size, more = 0, True
     while more:
         message = await receive()
@@ -134,8 +131,19 @@ async def _receive_all(receive: Receive, limit: int, announced: str) -> bytes:
         size += len(chunks[-1])
         if size > limit:
             raise too_large
+        _check_json(scanner, chunks[-1])
         more = message.get("more_body", False)
     return b"".join(chunks)
+
+
+def _check_json(scanner: JsonScanner, chunk: bytes) -> None:
+    try:
+        scanner.feed(chunk)
+    except TooComplex as error:
+        if error.bound == "depth":
+            detail = f"JSON may be nested {JSON_BOUNDS.depth} deep"
+            raise Problem(400, "too-deep", detail) from None
+        raise Problem(413, "too-large", f"the JSON holds {error}") from None
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:
@@ -170,11 +178,3 @@ def _name_of(host: str) -> str:
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     return host.partition(":")[0].lower()
-
-
-def _depth(body: bytes) -> int:
-    depth = deepest = 0
-    for bracket in BRACKETS.findall(STRINGS.sub(b"", body)):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest

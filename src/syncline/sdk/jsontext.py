@@ -1,14 +1,14 @@
 """JSON that Postgres can store and that everybody can read back."""
 
 import json
-import re
+import sys
 from typing import Any
 
 from syncline.errors import ContractError
+from syncline.json_bounds import MAX_DEPTH, JsonBounds, TooComplex, check_json
 
-MAX_DEPTH = 64
-STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
-BRACKETS = re.compile(r"[\[\]{}]")
+# The size is checked apart, and a float or an int was written by Python itself.
+NESTING = JsonBounds(nodes=sys.maxsize, number_bytes=1_000_000, string_bytes=sys.maxsize)
 # Made once: `dumps` and `loads` take twice as long, since they prepare anew for every value.
 write_value = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 read_value = json.JSONDecoder().raw_decode
@@ -20,9 +20,10 @@ def encode_json(value: Any, *, limit: int, where: str) -> str:
         text = write_value(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise ContractError(f"{where}: {_explain(error)}") from None
-    _refuse_unstorable(value, text, where)
-    if (size := _size(text, where)) > limit:
-        raise ContractError(f"{where}: {size} bytes of JSON, over the limit of {limit}")
+    stored = _utf8(text, where)
+    if len(stored) > limit:
+        raise ContractError(f"{where}: {len(stored)} bytes of JSON, over the limit of {limit}")
+    _refuse_unstorable(value, stored, where)
     return text
 
 
@@ -55,29 +56,28 @@ def same_json(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def _refuse_unstorable(value: Any, text: str, where: str) -> None:
-    # Only a text with this many brackets can be too deep, and only one with the escape can hold
-    # a NUL; the slow walks run for those alone.
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
-        raise ContractError(f"{where}: nested deeper than {MAX_DEPTH}")
-    if "\\u0000" in text and _has_nul(value):
-        raise ContractError(f"{where}: holds a NUL character")
-
-
-def _size(text: str, where: str) -> int:
+def _utf8(text: str, where: str) -> bytes:
     try:
-        return len(text.encode())
+        return text.encode()
     except UnicodeEncodeError:
         raise ContractError(f"{where}: holds a lone surrogate") from None
 
 
-def _depth(text: str) -> int:
-    """Return the deepest nesting of valid JSON text."""
-    depth = deepest = 0
-    for bracket in BRACKETS.findall(STRINGS.sub("", text)):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+def _refuse_unstorable(value: Any, text: bytes, where: str) -> None:
+    # Only a text with this many brackets can be too deep, and only one with the escape can hold
+    # a NUL; the slow walks run for those alone.
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _is_too_deep(text):
+        raise ContractError(f"{where}: nested deeper than {MAX_DEPTH}")
+    if b"\\u0000" in text and _has_nul(value):
+        raise ContractError(f"{where}: holds a NUL character")
+
+
+def _is_too_deep(text: bytes) -> bool:
+    try:
+        check_json(text, NESTING)
+    except TooComplex:
+        return True
+    return False
 
 
 def _has_nul(value: Any) -> bool:

@@ -1,0 +1,80 @@
+"""JSON is measured in one linear pass, whole or piece by piece, before anything parses it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.json_bounds import JsonBounds, JsonScanner, TooComplex, check_json
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def depth(value: object) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(depth, value.values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(depth, value), default=0)
+    return 0
+
+
+def nodes(value: object) -> int:
+    """Count as the scanner does: an empty list has room for a value, the whole is none."""
+    if isinstance(value, dict | list):
+        inner = list(value.values()) if isinstance(value, dict) else value
+        return max(len(inner), 1) + sum(map(nodes, inner))
+    return 0
+
+
+def scan_in_pieces(document: bytes, size: int, bounds: JsonBounds) -> int:
+    scanner = JsonScanner(bounds)
+    for start in range(0, len(document), size):
+        scanner.feed(document[start : start + size])
+    return scanner.nodes
+
+
+@given(VALUES, st.booleans(), st.integers(1, 7))
+def test_the_scan_agrees_with_the_parser(value: object, is_ascii: bool, size: int) -> None:
+    document = json.dumps(value, ensure_ascii=is_ascii).encode(errors="replace")
+    value = json.loads(document)
+    found = scan_in_pieces(document, size, JsonBounds(depth=depth(value)))
+    assert found == nodes(value)
+    if depth(value):
+        with pytest.raises(TooComplex, match="nested deeper"):
+            check_json(document, JsonBounds(depth=depth(value) - 1))
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("document", "bound"),
+    [
+        (b"[" * 65, "depth"),
+        (b'{"a":' * 65, "depth"),
+        (b'["\\"[","\\\\",' + b"[" * 64, "depth"),
+        (b"[" + b"[]," * 600, "nodes"),
+        (b"[1." + b"1" * 1_000, "number_bytes"),
+        (b'["' + b"a" * 2_001, "string_bytes"),
+    ],
+)
+def test_each_bound_is_found_across_pieces(document: bytes, bound: str, size: int) -> None:
+    bounds = JsonBounds(nodes=1_000, string_bytes=2_000)
+    with pytest.raises(TooComplex) as raised:
+        scan_in_pieces(document, size, bounds)
+    assert raised.value.bound == bound
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"[" * 64 + b"]" * 64,
+        b'["' + b"[{" * 900 + b'\\"[[["]',
+        b"[1." + b"1" * 998 + b",1." + b"1" * 998 + b"]",
+        b'["' + b"a" * 2_000 + b'","' + b"a" * 2_000 + b'"]',
+    ],
+)
+def test_what_is_within_the_bounds_passes(document: bytes) -> None:
+    check_json(document, JsonBounds(nodes=1_000, string_bytes=2_000))
