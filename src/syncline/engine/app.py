@@ -72,7 +72,7 @@ class Engine:
         self.telemetry = Telemetry(
             tenant_label=self.settings.telemetry.tenant_label, cell=self.settings.schema
         )
-        equip(self.providers, self.settings.http, self.telemetry.http)
+        equip(self.providers, self.settings, self.telemetry.http)
         self._clock = clock_from(clock)
         self._vault = Vault(KeyRing.of(self.settings.secret_keys))
         self._dice = Dice(rng)

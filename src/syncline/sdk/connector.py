@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from syncline.children.limits import ChildLimits
 from syncline.model import Connection, SyncResult
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import, and not every connector calls out
@@ -23,6 +24,7 @@ class Connector:
     provider: str = ""
     local: ClassVar[bool] = False  # it runs a program or reads this host
     http_environment: "HttpEnvironment | None" = None  # the engine's, once it has the connector
+    child_limits: ChildLimits = ChildLimits()  # of each process it starts; the engine's, too
 
     def sync(
         self, connection: Connection, cursor: Any
