@@ -257,7 +257,7 @@ MUTATIONS = (
     Mutation(
         "the origin of a change",
         "pages of other sites may ask for one",
-        "api/shield.py",
+        "api/middleware.py",
         (("and not _is_own(headers, host)", "and False"),),
         ("tests/api/test_access.py",),
     ),

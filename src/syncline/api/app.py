@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse
 from syncline.api import docs, login, problems
 from syncline.api.access import AskingOperator, Gate
 from syncline.api.dashboard import installing
+from syncline.api.middleware import RequestMiddleware
 from syncline.api.routes import connections, credentials, jobs, overview, signals
-from syncline.api.shield import Shield
 from syncline.api.wording import one_line, shortened
 from syncline.engine.app import Engine
 from syncline.settings_checks import is_loopback
@@ -19,6 +19,11 @@ from syncline.settings_checks import is_loopback
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 # A page of another site must not read this one through a name of its own that leads here.
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+# What strangers may see: probes, the form to sign in, the description, and what these pages load.
+OPEN_PATHS = frozenset(
+    {"/healthz", "/readyz", "/login", "/docs", "/openapi.json"}
+    | {f"/{name}" for name in installing.ASSETS}
+)
 
 
 class FiniteJson(JSONResponse):
@@ -45,10 +50,10 @@ def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
         default_response_class=FiniteJson,
     )
     app.state.engine = engine
-    app.state.gate = Gate(engine, is_public=is_public)
+    gate = app.state.gate = Gate(engine, is_public=is_public)
     # With a key needed, a foreign name that leads here reads nothing.
     hosts = None if is_public else {*LOOPBACK_NAMES, api.host, *api.hosts}
-    app.add_middleware(Shield, hosts=hosts)
+    app.add_middleware(RequestMiddleware, gate=gate, hosts=hosts, open_paths=OPEN_PATHS)
     problems.install(app)
     _add_probes(app, engine)
     for part in (connections, credentials, jobs, signals, overview):

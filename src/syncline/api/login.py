@@ -1,6 +1,5 @@
 """Signing in with a browser: a key once, and then a cookie that no script and no site can use."""
 
-import asyncio
 from typing import Annotated
 from urllib.parse import quote
 
@@ -12,7 +11,6 @@ from syncline.api.access import Gate, Person, check_csrf
 from syncline.api.problems import Problem
 
 HOME = "/"
-ANSWER_SECONDS = 5
 
 
 class SignInNeeded(Exception):
@@ -24,16 +22,13 @@ class DatabaseAway(Exception):
 
 
 async def _viewer(request: Request) -> Person:
-    gate: Gate = request.app.state.gate
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            return await gate.identify(request)
-    except Problem as problem:
-        if problem.status == 401:
-            raise SignInNeeded from None
-        raise
-    except Exception as error:
-        raise DatabaseAway(f"{type(error).__name__}: {error}") from None
+    refusal: Exception | None = getattr(request.state, "refusal", None)
+    if refusal is None:
+        person: Person = request.state.person
+        return person
+    if not isinstance(refusal, Problem):
+        raise DatabaseAway(f"{type(refusal).__name__}: {refusal}")
+    raise SignInNeeded if refusal.status == 401 else refusal
 
 
 async def _viewing_operator(viewer: Annotated[Person, Depends(_viewer)]) -> Person:

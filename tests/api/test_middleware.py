@@ -3,12 +3,18 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
+from typing import Any
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 
-from syncline.api import shield
+from support.http import client_of
+from support.world import World
+from syncline.api import middleware
+from syncline.api.app import create_app
+from syncline.model import ApiKey
 
 Client = httpx2.AsyncClient
 NEW = {"tenant_id": "acme", "provider_slug": "github", "external_id": "a-1"}
@@ -30,6 +36,80 @@ async def test_a_body_that_is_too_large(local: Client) -> None:
         assert answer.status_code == 413
         assert answer.json()["detail"] == "the body may have 1000000 bytes"
         assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def status_without_a_body(app: FastAPI, method: str, path: str) -> int:
+    """Return how a stranger's request is answered although its body never arrives."""
+    statuses: list[int] = []
+
+    async def receive() -> dict[str, Any]:
+        raise AssertionError("the body was read")
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        statuses.extend([message["status"]] if "status" in message else [])
+
+    headers = {"host": "127.0.0.1", "content-type": "application/json", "content-length": "9000"}
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "scheme": "http",
+        "root_path": "",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "server": ("127.0.0.1", 8080),
+        "client": ("127.0.0.1", 9),
+        "asgi": {"version": "3.0"},
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }
+    await app(scope, receive, send)
+    return statuses[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/v1/connections", 401),
+        ("POST", "/v1/connections/bulk", 401),
+        ("PATCH", "/v1/connections/7", 401),
+        ("POST", "/v1/nowhere", 401),
+        ("POST", "/metrics", 401),
+        ("POST", "/connections/bulk", 303),
+        ("POST", "/logout", 303),
+        ("POST", "/nowhere", 404),
+    ],
+)
+async def test_who_asks_is_checked_before_the_body_is_read(
+    world: World, method: str, path: str, status: int
+) -> None:
+    await world.engine.access.create_key("ann")
+
+    assert await status_without_a_body(create_app(world.engine), method, path) == status
+
+
+async def test_who_asks_is_looked_up_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, secret = await world.engine.access.create_key("ann")
+    lookups = 0
+    authenticate = world.engine.access.authenticate
+
+    async def counted(secret: str) -> ApiKey | None:
+        nonlocal lookups
+        lookups += 1
+        return await authenticate(secret)
+
+    monkeypatch.setattr(world.engine.access, "authenticate", counted)
+    async with client_of(world.engine, secret) as client:
+        for path in ("/v1/connections", "/metrics", "/connections"):
+            assert (await client.get(path)).status_code == 200
+
+    assert lookups == 3
+
+
+async def test_the_body_of_a_login_is_small(local: Client) -> None:
+    answer = await local.post("/login", data={"key": "x" * 9000})
+
+    assert (answer.status_code, answer.json()["detail"]) == (413, "the body may have 8000 bytes")
 
 
 async def test_a_bulk_may_be_larger(local: Client) -> None:
@@ -95,7 +175,7 @@ async def test_an_address_that_is_too_long(local: Client) -> None:
 
 
 async def test_a_body_that_never_ends(local: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shield, "BODY_WITHIN_SECONDS", 0.05)
+    monkeypatch.setattr(middleware, "BODY_WITHIN_SECONDS", 0.05)
 
     async def drip() -> AsyncIterator[bytes]:
         while True:
@@ -106,7 +186,7 @@ async def test_a_body_that_never_ends(local: Client, monkeypatch: pytest.MonkeyP
 
 
 async def test_an_answer_that_does_not_come(local: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shield, "ANSWER_WITHIN_SECONDS", 0.2)
+    monkeypatch.setattr(middleware, "ANSWER_WITHIN_SECONDS", 0.2)
 
     answer = await local.get("/v1/signals/follow?position=now&wait=20")
 

@@ -1,4 +1,7 @@
-"""What stands before every route: whom it answers, how much it reads, how long it takes."""
+"""What every request passes before its route: target, who asks, body, time to answer.
+
+Nothing of a body is read for a stranger.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
@@ -6,7 +9,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 
+from syncline.api.access import SAFE_METHODS, Gate
 from syncline.api.problems import Problem, problem_of
 from syncline.json_bounds import JsonBounds, JsonScanner, TooComplex
 
@@ -16,12 +21,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-LARGEST_BODY, LARGEST_BULK = 1_000_000, 16_000_000
+LARGEST_BODY, LARGEST_BULK, LARGEST_LOGIN = 1_000_000, 16_000_000, 8_000
 LONGEST_TARGET = 8_000
 JSON_BOUNDS = JsonBounds(nodes=500_000)  # a full bulk request holds a third of that
-BODY_WITHIN_SECONDS, ANSWER_WITHIN_SECONDS = 10, 30
-SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
-BULK_PATH = "/v1/connections/bulk"
+IDENTIFY_WITHIN_SECONDS, BODY_WITHIN_SECONDS, ANSWER_WITHIN_SECONDS = 5, 10, 30
+API_PREFIX, METRICS_PATH, BULK_PATH = "/v1/", "/metrics", "/v1/connections/bulk"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
     "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
@@ -37,12 +41,16 @@ HEADERS = {
 }
 
 
-class Shield:
+class RequestMiddleware:
     """Wraps the application; with `hosts`, only requests to one of these names are answered."""
 
-    def __init__(self, app: App, hosts: Collection[str] | None) -> None:
+    def __init__(
+        self, app: App, gate: Gate, hosts: Collection[str] | None, open_paths: Collection[str]
+    ) -> None:
         self._app = app
+        self._gate = gate
         self._hosts = hosts
+        self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -51,6 +59,7 @@ class Shield:
         answer = _Answer(send)
         try:
             self._check_target(scope)
+            await self._identify(Request(scope))
             body = await self._read_body(scope, receive)
             async with asyncio.timeout(ANSWER_WITHIN_SECONDS) as deadline:
                 answer.on_start = lambda: deadline.reschedule(None)  # a stream may take its time
@@ -73,11 +82,27 @@ class Shield:
         if scope["method"] not in SAFE_METHODS and not _is_own(headers, host):
             raise Problem(403, "foreign-origin", "a page of another site may not change anything")
 
+    async def _identify(self, request: Request) -> None:
+        """Note who asks on the request's state; the API refuses a stranger here.
+
+        A page's route gets the refusal instead, with an empty body: it leads to the form.
+        """
+        path = request.scope["path"]
+        if path in self._open_paths:
+            return
+        try:
+            async with asyncio.timeout(IDENTIFY_WITHIN_SECONDS):
+                request.state.person = await self._gate.identify(request)
+        except Exception as error:
+            if path.startswith(API_PREFIX) or path == METRICS_PATH:
+                raise problem_of(error) from None  # 503, if the database does not answer in time
+            request.state.refusal = error
+
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
-        if scope["method"] in SAFE_METHODS:
+        if scope["method"] in SAFE_METHODS or "refusal" in scope.get("state", ()):
             return b""
         headers, path = Headers(scope=scope), scope["path"]
-        limit = LARGEST_BULK if path == BULK_PATH else LARGEST_BODY
+        limit = self._largest_body(path)
         try:
             async with asyncio.timeout(BODY_WITHIN_SECONDS):
                 body = await _receive_all(receive, limit, headers.get("content-length", ""))
@@ -86,6 +111,11 @@ class Shield:
         if body:
             _check_kind(headers.get("content-type", ""), path)
         return body
+
+    def _largest_body(self, path: str) -> int:
+        if path in self._open_paths:
+            return LARGEST_LOGIN
+        return LARGEST_BULK if path == BULK_PATH else LARGEST_BODY
 
 
 class _Answer:
@@ -160,7 +190,9 @@ def _replaying(body: bytes, receive: Receive) -> Receive:
 
 def _check_kind(content_type: str, path: str) -> None:
     kind = content_type.partition(";")[0].strip().lower()
-    allowed = "application/json" if path.startswith("/v1/") else "application/x-www-form-urlencoded"
+    allowed = (
+        "application/json" if path.startswith(API_PREFIX) else "application/x-www-form-urlencoded"
+    )
     if kind not in (allowed, "application/json"):
         raise Problem(415, "media-type", f"the body must be {allowed}")
 
