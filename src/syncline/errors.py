@@ -12,6 +12,7 @@ Conflict                  what stands there forbids it (a ValueError)
 └── Changed               somebody changed it since it was read
 SchemaError               the database's schema is missing, older, or breaks this version
 EmbeddedError             the embedded Postgres cannot be started
+DatabaseTlsError          TLS with the database failed, or its certificate (an OSError)
 TooSlow                   a question to the database took too long; a narrower one may do
 """
 
@@ -83,6 +84,10 @@ class SchemaError(RuntimeError):
 
 class EmbeddedError(RuntimeError):
     """The embedded Postgres cannot be used; the message says why and what to do."""
+
+
+class DatabaseTlsError(ConnectionError):
+    """TLS with the database failed; one line says why and what to do."""
 
 
 class TooSlow(Exception):

@@ -22,13 +22,14 @@ def report(error: Exception, *, debug: bool) -> int:
 
 def explain(error: Exception) -> str:
     """Return a sentence that says what to do, or at least what happened."""
-    from syncline.errors import EmbeddedError, SchemaError
+    from syncline.errors import DatabaseTlsError, EmbeddedError, SchemaError
 
     if hasattr(error, "format_message"):  # wrong use, told by the parser of arguments
         return _wrong_use(error)
     if isinstance(error, Interrupted):
         return "interrupted"
-    if isinstance(error, ValueError | LookupError | SchemaError | EmbeddedError | Failure):
+    told = ValueError | LookupError | SchemaError | EmbeddedError | DatabaseTlsError | Failure
+    if isinstance(error, told):
         return str(error.args[0]) if error.args else type(error).__name__
     return _unforeseen(error)
 

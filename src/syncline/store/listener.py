@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import asyncpg
-
+from syncline.store.connect import connect
 from syncline.store.pool import COMMAND_TIMEOUT_SECONDS
 
 
@@ -33,7 +32,7 @@ class Listener:
                 self.close()
                 raise
             return False
-        self._connection = await asyncpg.connect(
+        self._connection = await connect(
             self._url,
             timeout=COMMAND_TIMEOUT_SECONDS,
             command_timeout=COMMAND_TIMEOUT_SECONDS,

@@ -10,6 +10,7 @@ import asyncpg
 
 from syncline.clock import pause
 from syncline.errors import TooSlow
+from syncline.store.connect import connect
 from syncline.store.statements import Statements, quote_name
 
 T = TypeVar("T")
@@ -154,8 +155,9 @@ class Pool:
 
     async def open(self) -> None:
         """Connect once, so that a wrong address is told at once; more follow as needed."""
-        self._pool = await asyncpg.create_pool(
+        self._pool = await asyncpg.create_pool(  # type: ignore[call-overload]  # of `connect`
             self.url,
+            connect=connect,
             min_size=0,  # the pool would tell of every outage in its own way
             max_size=self._size,
             command_timeout=COMMAND_TIMEOUT_SECONDS,
