@@ -29,6 +29,7 @@ from syncline.policy.backoff import Backoff
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS, ScheduleRules
 from syncline.redaction import mask_secrets
 from syncline.sdk.page import PageLimits
+from syncline.secret_files import secrets_from_files
 from syncline.settings_http import HttpSettings
 
 TOML_FILE = "syncline.toml"
@@ -220,6 +221,7 @@ class Settings(BaseSettings):
 
     def __init__(self, **values: Any) -> None:
         checks.refuse_unknown_components(os.environ, Settings)
+        values = {**secrets_from_files(os.environ), **values}
         try:
             super().__init__(**values)
         except ValidationError as error:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import typer
 from syncline import eventloop
 from syncline.cli.interrupts import Interrupted, Interrupts
 from syncline.errors import SettingsError
+from syncline.secret_files import ReadableByAll
 
 if TYPE_CHECKING:  # imported by the commands that need them: the help stays quick
     from syncline.engine.app import Engine
@@ -37,7 +39,13 @@ class Session:
         from syncline.settings import Settings
 
         options = {"database_url": self.database_url, "schema": self.schema, **given}
-        return Settings(**{name: value for name, value in options.items() if value is not None})
+        chosen = {name: value for name, value in options.items() if value is not None}
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", ReadableByAll)
+            settings = Settings(**chosen)
+        for warning in told:
+            print(f"syncline: {warning.message}", file=sys.stderr)
+        return settings
 
     def connectors(self, settings: "Settings") -> list["Connector"]:
         """Return the connectors of the modules that the options and the settings name."""

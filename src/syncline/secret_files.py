@@ -1,0 +1,59 @@
+"""Secrets from files: `SYNCLINE_SECRET_KEYS_FILE` names the file that holds `secret_keys`.
+
+An environment is shown by `/proc`, by process managers and in crash reports; a file is read by
+whoever may read it.
+"""
+
+import os
+import stat
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+from syncline.errors import SettingsError
+
+SETTINGS = ("database_url", "listen_url", "secret_keys")
+PREFIX, SUFFIX = "SYNCLINE_", "_FILE"
+LARGEST_BYTES = 65_536
+
+
+class ReadableByAll(UserWarning):
+    """A file with a secret can be read by every user of this machine."""
+
+
+def secrets_from_files(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings whose value is in a file that a variable names."""
+    found = {}
+    for setting in SETTINGS:
+        variable = f"{PREFIX}{setting.upper()}"
+        path = environment.get(variable + SUFFIX)
+        if not path:
+            continue
+        if environment.get(variable):
+            raise SettingsError(f"{variable} and {variable}{SUFFIX} are both set; keep one")
+        found[setting] = _read(variable + SUFFIX, Path(path))
+    return found
+
+
+def _read(variable: str, path: Path) -> str:
+    """Return what a file holds, without the newline at its end; no message quotes it."""
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_mode & stat.S_IROTH:
+                warnings.warn(
+                    f"{variable}: every user of this machine can read {path}; chmod o-r it",
+                    ReadableByAll,
+                    stacklevel=4,
+                )
+            content = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise SettingsError(f"{variable}: {path} cannot be read: {error.strerror}") from None
+    if len(content) > LARGEST_BYTES:
+        raise SettingsError(f"{variable}: {path} holds more than {LARGEST_BYTES} bytes")
+    try:
+        text = content.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise SettingsError(f"{variable}: {path} does not hold UTF-8") from None
+    if not text or "\0" in text:
+        raise SettingsError(f"{variable}: {path} {'holds a NUL' if text else 'is empty'}")
+    return text
