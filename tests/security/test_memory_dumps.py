@@ -25,7 +25,7 @@ engine = syncline.Engine(syncline.Settings(database_url="postgresql:///nowhere")
 """
 # A process of an ordinary user, and another of the same user that looks into it.
 LOOK = """
-import ctypes, os
+import ctypes, os, resource
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)
