@@ -125,5 +125,5 @@ def _bounds(field: FieldInfo) -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = mask_secrets(repr(value))
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"

@@ -26,7 +26,7 @@ class HouseTelling(Voice):
     def loop_failed(self, loop: str, error: BaseException, pause: timedelta) -> None:
         self._engine.loop_failures[loop].inc()
         fields: Fields = {"loop": loop, "error_class": type(error).__name__}
-        fields["error"] = mask_secrets(str(error))[:500]
+        fields["error"] = mask_secrets(str(error), 500)
         fields["pause_seconds"] = round(pause.total_seconds(), 3)
         if ENGINE.isEnabledFor(logging.DEBUG):  # an outage repeats itself too often to say it all
             fields[TRACEBACK] = mask_secrets("".join(traceback.format_exception(error))).rstrip()

@@ -11,6 +11,7 @@ from typing import Any
 import feedparser
 
 from syncline.errors import Permanent, Transient
+from syncline.redaction import mask_secrets
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 SHORT, LONG, LONGEST = 1_000, 20_000, 100_000  # characters: titles and links, summaries, contents
@@ -44,7 +45,8 @@ def read_entries(content: bytes, content_type: str, *, is_known: bool) -> list[E
     except NotAFeed as error:
         reason = f"config.url: what it leads to is no feed ({error})"
     except Exception as error:  # whatever a hostile document made the parser stumble over
-        reason = f"config.url: the feed cannot be read: {type(error).__name__}: {error}"[:300]
+        told = mask_secrets(f"{type(error).__name__}: {error}", 300)
+        reason = f"config.url: the feed cannot be read: {told}"
     # A feed that was one before may show a page about maintenance; a new one has a wrong address.
     raise Transient(reason) if is_known else Permanent(reason)
 

@@ -14,7 +14,7 @@ ErrorMap = Callable[[Response], SyncError | None]
 """A connector's own reading of a failed answer; None leaves it to the usual one."""
 
 PASSING = {408, 409, 423, 425}
-MAX_MESSAGE = 500
+MAX_MESSAGE = 20_000  # not what is shown: the client masks secrets before it cuts
 MESSAGE_KEYS = ("message", "error_description", "detail", "error", "title", "reason", "errors")
 
 
@@ -40,7 +40,8 @@ def message_of(answer: Response) -> str:
     if body is not None:
         return _message_in(body)[:MAX_MESSAGE]
     if answer.headers.get("content-type", "").startswith("text/plain"):
-        return " ".join(answer.text.split())[:MAX_MESSAGE]
+        told = answer.content[: 4 * MAX_MESSAGE].decode(answer.encoding or "utf-8", "replace")
+        return " ".join(told.split())[:MAX_MESSAGE]
     return ""
 
 

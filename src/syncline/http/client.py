@@ -20,9 +20,11 @@ from syncline.http.environment import HttpEnvironment
 from syncline.http.pages import Pages
 from syncline.http.redirects import is_redirect, next_request
 from syncline.http.sending import BROKEN, SLOW, Bounds, Sender, check_headers, reason
-from syncline.http.wording import Scrubber, address, describe, secrets_in
+from syncline.http.wording import address, describe
+from syncline.redaction import Scrubber, secrets_in
 
 USER_AGENT = "syncline"
+MAX_ERROR = 1_000  # characters of a message
 Authenticate = Callable[[Mapping[str, Any]], Authentication]
 """A connector's own way to send credentials; called again whenever they were renewed."""
 
@@ -205,7 +207,7 @@ class HttpClient(Pages):
         return own or usual
 
     def _scrubbed(self, error: SyncError) -> SyncError:
-        error.message = self._scrub(error.message)
+        error.message = self._scrub(error.message, MAX_ERROR)
         error.args = (error.message,)
         return error
 

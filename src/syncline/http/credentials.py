@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from syncline.http.wording import Scrubber, secrets_in
+from syncline.redaction import Scrubber, secrets_in
 
 if TYPE_CHECKING:
     from syncline.http.environment import HttpEnvironment

@@ -8,8 +8,12 @@ from typing import Any
 
 EPOCH_FROM = 1_000_000_000  # larger numbers are instants; no limit resets in thirty years
 EPOCH_MILLISECONDS_FROM = 100_000_000_000
-DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
-NAMED = re.compile(r"(?:^|[;,\s])(r|remaining|t|reset)\s*=\s*(\d+)")
+LONGEST_VALUE = 200  # characters of a header that says how long to wait
+DURATION = re.compile(
+    r"(?:(\d++)h)?(?:(\d++)m(?!s))?(?:(\d++(?:\.\d++)?)s)?(?:(\d++(?:\.\d++)?)ms)?"
+)
+NAMED = re.compile(r"(?:^|[;,\s])(r|remaining|t|reset)\s*+=\s*+(\d++)")
+NUMBER = re.compile(r"\s*+\d{1,18}+(\.\d++)?\s*+", re.ASCII)
 WAITS = ("retry-after", "x-retry-after", "x-ratelimit-retry-after", "x-rate-limit-retry-after")
 MILLISECOND_WAITS = ("retry-after-ms", "x-ms-retry-after-ms")
 RESETS = (
@@ -62,12 +66,12 @@ def is_exhausted(headers: Mapping[str, str]) -> bool:
 def _structured(headers: Mapping[str, str]) -> dict[str, str]:
     """Return what the single `RateLimit` header says: `limit=9, remaining=0` or `"a";r=0;t=5`."""
     named = {"r": "remaining", "t": "reset"}
-    found = NAMED.findall(headers.get("ratelimit", ""))
+    found = NAMED.findall(headers.get("ratelimit", "")[:LONGEST_VALUE])
     return {named.get(name, name): number for name, number in found}
 
 
 def _seconds(text: str | None, now: datetime) -> float | None:
-    if text is None or not (text := text.strip()):
+    if text is None or len(text) > LONGEST_VALUE or not (text := text.strip()):
         return None
     if (number := _number(text)) is not None:
         return max(0.0, _until(number, now))
@@ -86,12 +90,14 @@ def _until(number: float, now: datetime) -> float:
 
 
 def _number(text: str | None) -> float | None:
-    if text is None or not re.fullmatch(r"\s*\d{1,18}(\.\d+)?\s*", text, re.ASCII):
+    if text is None or len(text) > LONGEST_VALUE or not NUMBER.fullmatch(text):
         return None
     return float(text)
 
 
 def _date(text: str) -> datetime | None:
+    if len(text) > LONGEST_VALUE:
+        return None
     for parse in (parsedate_to_datetime, datetime.fromisoformat):
         try:
             instant = parse(text)

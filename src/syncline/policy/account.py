@@ -82,5 +82,5 @@ def as_json(value: Any) -> Any:
 
 
 def _line(text: str) -> str:
-    line = " ".join(mask_secrets(text).split())
+    line = " ".join(mask_secrets(text, 10 * LONGEST_LINE).split())
     return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"

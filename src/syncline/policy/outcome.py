@@ -199,7 +199,7 @@ def _message(error: BaseException) -> str:
         text = "timed out"
     elif not isinstance(error, SyncError | ContractError):
         text = f"{type(error).__name__}: {text}"
-    return storable_text(mask_secrets(text[: 2 * MAX_MESSAGE_BYTES]), MAX_MESSAGE_BYTES)
+    return storable_text(mask_secrets(text, MAX_MESSAGE_BYTES), MAX_MESSAGE_BYTES)
 
 
 def _storable_details(details: Mapping[str, Any]) -> Any:

@@ -3,29 +3,22 @@
 import base64
 import hashlib
 import json
-import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import httpx2
 
 from syncline.private_files import completed_file
-from syncline.redaction import mask_secrets
+from syncline.redaction import Scrubber, mask_fields, secrets_in
 
 VERSION = 1
-MASK = "***"
-LEAST_SECRET = 4  # a shorter text would be masked wherever it happens to stand
 # The body is kept whole; cookies are secrets of a session.
 NOT_KEPT = {"content-length", "transfer-encoding", "set-cookie", "connection"}
 # What else decides about the answer, beside the address and the body.
 DECIDING = ("if-none-match", "if-modified-since", "range")
-SECRET_FIELD = re.compile(
-    r'("(?:access_token|refresh_token|id_token|client_secret|password|api_key)"\s*:\s*)"[^"]*"'
-)
 
 
 class UnrecordedCall(AssertionError):
@@ -54,24 +47,21 @@ class Masker:
     """Takes the secrets of a connection out of what is kept."""
 
     def __init__(self, credentials: Any = None) -> None:
-        found = {text for text in _texts(credentials) if len(text) >= LEAST_SECRET}
-        found |= {quote(text, safe="") for text in found} | set(_basic(credentials))
-        self._secrets = sorted(found, key=len, reverse=True)  # a secret may hold another one
+        self._scrub = Scrubber(secrets_in(credentials, besides=frozenset()))
 
     def text(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, MASK)
-        return text
+        return self._scrub.known(text)
 
     def url(self, url: str) -> str:
-        return mask_secrets(self.text(url))
+        return self._scrub(url)
 
     def body(self, content: bytes) -> bytes:
+        """Return a body without secrets; what else it says stays, or it could not be replayed."""
         try:
             text = content.decode()
         except UnicodeDecodeError:
             return content
-        return SECRET_FIELD.sub(rf'\1"{MASK}"', self.text(text)).encode()
+        return mask_fields(self._scrub.known(text)).encode()
 
 
 class Recorder(httpx2.AsyncBaseTransport):
@@ -203,22 +193,3 @@ class _Overheard(httpx2.AsyncByteStream):
         await self._stream.aclose()
         tell, self._tell = self._tell, lambda _: None  # it may be closed more than once
         tell(b"".join(self._chunks))
-
-
-def _basic(credentials: Any) -> Iterator[str]:
-    """Yield what basic authentication makes of a name and a password."""
-    if isinstance(credentials, Mapping) and {"username", "password"} <= credentials.keys():
-        pair = f"{credentials['username']}:{credentials['password']}"
-        yield base64.b64encode(pair.encode()).decode()
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield every text within a JSON value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)

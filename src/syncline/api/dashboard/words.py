@@ -13,10 +13,13 @@ from syncline.store.board import Figure
 
 LARGEST_JSON = 200_000
 LONGEST_PREVIEW = 160
+LARGEST_PREVIEW = 10 * LONGEST_PREVIEW  # before the spaces go
 SIGNS = {"exact": "", "estimate": "≈ ", "at_least": "≥ "}
+# A string may have been cut, so that its last quote is missing.
+STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
 TOKEN = re.compile(
-    r'(?P<key>"(?:[^"\\]|\\.)*"(?=:))|(?P<text>"(?:[^"\\]|\\.)*")'
-    r"|(?P<number>-?\d[\d.eE+-]*)|(?P<word>true|false|null)|(?P<other>[\s\S])"
+    rf"(?P<key>{STRING}(?=:))|(?P<text>{STRING})"
+    r"|(?P<number>-?\d[\d.eE+-]*+)|(?P<word>true|false|null)|(?P<other>[\s\S])"
 )
 LENGTHS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -64,12 +67,12 @@ def spaced(word: str) -> str:
 
 def preview(value: Any) -> str:
     """Return the beginning of a JSON value in a line."""
-    return shortened(one_line(_dumped(value, None)), LONGEST_PREVIEW)
+    return shortened(one_line(mask_secrets(_dumped(value, None), LARGEST_PREVIEW)), LONGEST_PREVIEW)
 
 
 def json_text(value: Any) -> str:
     """Return JSON, indented, without secrets, cut where it is very long."""
-    text = mask_secrets(_dumped(value, 2))
+    text = mask_secrets(_dumped(value, 2), LARGEST_JSON + 1)
     lines = (printable(line) for line in text[:LARGEST_JSON].split("\n"))
     return "\n".join(lines) + ("\n… (cut)" if len(text) > LARGEST_JSON else "")
 

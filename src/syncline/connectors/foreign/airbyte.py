@@ -180,7 +180,7 @@ class Translation:
             case "TRACE" | "CONTROL" | "SPEC" | "CONNECTION_STATUS":
                 pass
             case _:
-                LOG.info("airbyte: %s", self._redact(line.decode(errors="replace").strip()[:2000]))
+                LOG.info("airbyte: %s", self._redact(line.decode(errors="replace").strip()))
 
     def _take_record(self, message: Mapping[str, Any], size_bytes: int) -> None:
         stream, record = str(message["stream"]), message["data"]

@@ -29,10 +29,10 @@ LONGEST_LOG_LINE = 2000
 PATIENCE_SECONDS = 3.0  # to end by itself when asked to
 LEVEL = re.compile(r"\b(CRITICAL|ERROR|WARNING|INFO|DEBUG)\b")
 # What programs say on stderr about failures that the usual retry will not cure.
-COMPLAINTS: tuple[tuple[type[SyncError], str], ...] = (
-    (Unauthorized, r"\b401 (Client Error|Unauthorized)|invalid_grant|invalid_client"),
-    (RateLimited, r"\b429 (Client Error|Too Many)|rate limit exceeded"),
-    (Permanent, r"Config validation (error|failed)|ConfigValidationError"),
+COMPLAINTS: tuple[tuple[type[SyncError], re.Pattern[str]], ...] = (
+    (Unauthorized, re.compile(r"\b401 (Client Error|Unauthorized)|invalid_(grant|client)")),
+    (RateLimited, re.compile(r"\b429 (Client Error|Too Many)|rate limit exceeded")),
+    (Permanent, re.compile(r"Config validation (error|failed)|ConfigValidationError")),
 )
 
 Redact = Callable[[str], str]
@@ -64,7 +64,7 @@ class Running:
         if code == 0:
             return None
         words = "\n".join(self.complaints)
-        kind = next((kind for kind, said in COMPLAINTS if re.search(said, words)), Transient)
+        kind = next((kind for kind, said in COMPLAINTS if said.search(words)), Transient)
         return kind(f"exit code {code}: {words[-1500:] or 'it said nothing'}")
 
 
@@ -137,7 +137,7 @@ async def _listen(
             continue  # one too long to be read; the rest of it follows
         if not line:
             return
-        text = redact(line.decode(errors="replace").strip()[:LONGEST_LOG_LINE])
+        text = redact(line.decode(errors="replace").strip())
         level = LEVEL.search(text[:200])
         LOG.log(logging.getLevelNamesMapping()[level[1] if level else "INFO"], "%s: %s", name, text)
         if text:
@@ -185,25 +185,8 @@ def write_json(path: Path, value: Any) -> Path:
 
 
 def redactor(*secrets: Any) -> Redact:
-    """Return a function that takes these values, wherever they stand in a text, out of it."""
-    from syncline.redaction import mask_secrets
+    """Return what takes these values, wherever they stand in a text, out of it and cuts it."""
+    from syncline.redaction import Scrubber, secrets_in
 
-    hidden = sorted({text for one in secrets for text in _texts(one) if len(text) >= 4}, key=len)
-
-    def redact(text: str) -> str:
-        for secret in reversed(hidden):
-            text = text.replace(secret, "***")
-        return mask_secrets(text)
-
-    return redact
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _texts(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner)
+    scrub = Scrubber(set().union(*(secrets_in(one, besides=frozenset()) for one in secrets)))
+    return lambda text: scrub(text, LONGEST_LOG_LINE)
