@@ -54,6 +54,7 @@ WORST_CASES = {
     ("connectors/git_origin.py", "^([^/]*?):"): Worst(64 * KB, ("a", "::")),
     ("connectors/imap_cursor.py", "([0-9]{1,10})"): Worst(64 * KB, ("1", "1:", "1,")),
     ("connectors/git_repository.py", "[0-9a-f]{40}"): Worst(64 * KB, ("0",)),
+    ("engine/access.py", "(syncline_"): Worst(64 * KB, ("syncline_tenant_", "0"), "syncline_"),
     ("engine/access.py", "sl(?:op"): Worst(64 * KB, ("slop_", "0"), "slop_"),
     ("engine/access.py", "[0-9a-f]{64}"): Worst(64 * KB, ("0",)),
     ("http/rate_limits.py", r"(?:(\d++)h)"): Worst(200, ("1", "1.", "1h", "1m", "1s")),
@@ -70,7 +71,7 @@ WORST_CASES = {
         MB, ("token=", "token='", 'token="', "token ", 'token="\\', "basic ", "api_key"), "token="
     ),
     ("redaction.py", r"\b(basic\s++)"): Worst(MB, ("basic ", "basic a", "basic  ", "="), "basic "),
-    ("redaction.py", r"\b(sl(?:op"): Worst(MB, ("slop_", "slop_" + "0" * 12 + "_", "0")),
+    ("redaction.py", r"\b((?:syncline_"): Worst(MB, ("slop_", "slop_" + "0" * 12 + "_", "0")),
     ("redaction.py", '("(?:access_token'): Worst(
         MB, ('"password"', '"password":"', '"password": ', '"password":"\\'), '"password":"'
     ),

@@ -50,6 +50,8 @@ DEFAULTS: dict[str, Any] = {
     "api.host": "127.0.0.1",
     "api.port": 8080,
     "api.hosts": [],
+    "api.tenant_providers": None,
+    "api.key_days": 365,
     "retention.jobs_days": 14,
     "retention.signals_days": None,
     "telemetry.tenant_label": True,
@@ -86,6 +88,7 @@ BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
     "http.max_response_bytes": ([1], [0]),
     "http.max_redirects": ([0, 5], [-1, 6]),
     "api.port": ([0, 65_535], [-1, 65_536]),
+    "api.key_days": ([1, 3650], [0, 3651]),
     "retention.jobs_days": ([1], [0]),
     "retention.signals_days": ([1], [0]),
 }

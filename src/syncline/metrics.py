@@ -59,6 +59,9 @@ class EngineMetrics:
         self.oldest_snapshot = define.gauge(
             "sync_engine_oldest_snapshot_seconds", "Age of the oldest open snapshot."
         ).alone()
+        self.keys_expiring = define.gauge(
+            "sync_engine_keys_expiring", "API keys that end soon."
+        ).alone()
         self.freshness = define.histogram(
             "sync_engine_freshness_seconds", "Age of last good syncs.", FRESHNESS_SECONDS, SLUG
         )

@@ -37,6 +37,25 @@ class WorkerStatus(StrEnum):
     DEAD = "dead"
 
 
+class Scope(StrEnum):
+    """What a key may do; each scope includes the ones before it."""
+
+    READ = "read"
+    OPERATE = "operate"
+    ADMIN = "admin"
+
+    def includes(self, other: "Scope") -> bool:
+        order = list(Scope)
+        return order.index(self) >= order.index(other)
+
+
+class KeyStatus(StrEnum):
+    ACTIVE = "active"
+    EXPIRING = "expiring"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
 PENDING = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
@@ -112,6 +131,7 @@ class Worker:
     stopping: bool
     started_at: datetime
     beat_at: datetime
+    not_for_tenants: Sequence[str] = ()
     status: str = WorkerStatus.ALIVE
 
 
@@ -152,6 +172,16 @@ class ApiKey:
     name: str
     tenant_id: str | None
     prefix: str
+    scope: Scope
     created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+    status: str = KeyStatus.ACTIVE
+
+    @property
+    def begins_with(self) -> str:
+        """The part of the key that tells it apart at sight and is no secret."""
+        if self.prefix.startswith("syncline_"):
+            return self.prefix
+        return f"{'slop' if self.tenant_id is None else 'slte'}_{self.prefix}"

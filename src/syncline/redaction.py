@@ -28,7 +28,9 @@ NAMED_SECRET = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 BASIC = re.compile(r"\b(basic\s++)([a-z0-9+/_-]{4,}+={0,2})", re.IGNORECASE)
-API_KEY = re.compile(r"\b(sl(?:op|te)_[0-9a-f]{12}_)[0-9a-f]{16,}+")
+API_KEY = re.compile(
+    r"\b((?:syncline_(?:operator|tenant)|sl(?:op|te))_[0-9a-f]{12}_)[0-9a-f]{16,}+"
+)
 SECRET_FIELD = re.compile(
     r'("(?:access_token|refresh_token|id_token|client_secret|password|api_key)"\s*+:\s*+)'
     r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?',

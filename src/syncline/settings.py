@@ -36,6 +36,7 @@ TOML_FILE = "syncline.toml"
 Fraction = Annotated[Decimal, Field(ge=0, lt=1)]
 SchemaName = Annotated[str, AfterValidator(checks.check_schema)]
 ModuleNames = Annotated[list[str], NoDecode, BeforeValidator(checks.split_names)]
+Slugs = Annotated[list[str] | None, NoDecode, BeforeValidator(checks.split_names)]
 
 
 class SchedulerSettings(checks.Component):
@@ -167,6 +168,17 @@ class ApiSettings(checks.Component):
     hosts: ModuleNames = Field(
         default_factory=list, description="Further names under which it is reached, by a proxy."
     )
+    tenant_providers: Slugs = Field(
+        None,
+        description="Providers that tenants' keys may connect. Default: all that are not local.",
+    )
+    key_days: int = Field(
+        365, ge=1, le=3650, description="Days that a key lasts unless it says otherwise."
+    )
+
+    @property
+    def key_life(self) -> timedelta:
+        return timedelta(days=self.key_days)
 
 
 class RetentionSettings(checks.Component):

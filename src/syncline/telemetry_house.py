@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from syncline import metrics
-from syncline.model import TableSize, Worker, WorkerStatus
+from syncline.model import ApiKey, TableSize, Worker, WorkerStatus
 from syncline.redaction import mask_secrets
 from syncline.voice import TRACEBACK, Fields, Voice
 
@@ -54,6 +54,16 @@ class HouseTelling(Voice):
         }
         fields |= {"busy": worker.busy, "last_heard_of": worker.beat_at.isoformat()}
         self._log(ENGINE, logging.WARNING, "engine.worker_died", fields)
+
+    def keys_expiring(self, count: int) -> None:
+        self._engine.keys_expiring.set(count)
+
+    def key_expires(self, key: ApiKey) -> None:
+        """Warn of a key that ends soon; whoever uses it needs another one by then."""
+        fields: Fields = {"key_id": str(key.id), "key_name": key.name}
+        if key.expires_at is not None:
+            fields["expires_at"] = key.expires_at.isoformat()
+        self._log(ENGINE, logging.WARNING, "engine.key_expires", fields)
 
     def house_measured(self, tables: Iterable[TableSize], oldest_snapshot: timedelta) -> None:
         for table in tables:

@@ -1,6 +1,7 @@
 """`syncline keys …` and `syncline explain`, on a real database."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from support.commands import CommandLine
@@ -14,8 +15,8 @@ def test_a_key_is_shown_once_listed_and_revoked(syncline: CommandLine) -> None:
     listed = syncline.json("keys", "list")
     shown = syncline("keys", "list").stdout
 
-    assert made["key"].startswith("slop_")
-    assert tenants.stdout.startswith("slte_")
+    assert made["key"].startswith("syncline_operator_")
+    assert tenants.stdout.startswith("syncline_tenant_")
     assert [one["name"] for one in listed] == ["ann", "acme's"]
     assert listed[1]["tenant_id"] == "acme"
     assert all("key" not in one and "digest" not in one for one in listed)
@@ -36,6 +37,53 @@ def test_the_key_opens_what_it_should(syncline: CommandLine) -> None:
     assert asyncio.run(authenticate()) == "ann"
     syncline("keys", "revoke", made["id"])
     assert asyncio.run(authenticate()) is None
+
+
+def days_until(time: str) -> float:
+    return (datetime.fromisoformat(time) - datetime.now(UTC)) / timedelta(days=1)
+
+
+def test_a_key_lasts_a_year_unless_it_says_otherwise(syncline: CommandLine) -> None:
+    usual = syncline.json("keys", "create", "ann")
+    chosen = syncline.json("keys", "create", "bob", "--expires-in-days", "90")
+    endless = syncline.json("keys", "create", "cho", "--never")
+    both = syncline("keys", "create", "dan", "--never", "--expires-in-days", "90")
+
+    assert 364 < days_until(usual["expires_at"]) <= 365
+    assert 89 < days_until(chosen["expires_at"]) <= 90
+    assert endless["expires_at"] is None
+    assert both.exit_code == 2
+
+
+def test_a_key_has_the_scope_it_was_made_with(syncline: CommandLine) -> None:
+    usual = syncline.json("keys", "create", "ann")
+    reader = syncline.json("keys", "create", "bob", "--scope", "read")
+    unknown = syncline("keys", "create", "cho", "--scope", "root")
+
+    assert (usual["scope"], reader["scope"]) == ("admin", "read")
+    assert unknown.exit_code == 2
+    assert [one["scope"] for one in syncline.json("keys", "list")] == ["admin", "read"]
+
+
+def test_the_list_shows_the_last_use_and_warns_of_keys_that_end_soon(
+    syncline: CommandLine,
+) -> None:
+    made = syncline.json("keys", "create", "ann")
+    syncline.json("keys", "create", "bob")
+    syncline.sql(
+        "UPDATE syncline.api_keys SET created_at = now() - interval '1 year',"
+        " expires_at = now() + interval '13 days', last_used_at = '2025-02-03 04:05:06Z'"
+        " WHERE name = 'ann'"
+    )
+
+    listed = syncline.json("keys", "list")
+    shown = syncline("keys", "list")
+
+    assert [one["status"] for one in listed] == ["expiring", "active"]
+    assert [one["last_used_at"] for one in listed] == ["2025-02-03T04:05:06Z", None]
+    assert "2025-02-03 04:05:06Z" in shown.stdout
+    assert f"Key {made['id']} (ann) ends on " in shown.stderr
+    assert "bob" not in shown.stderr
 
 
 def test_wrong_use_of_keys_is_told(syncline: CommandLine) -> None:

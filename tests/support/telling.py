@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from syncline.model import TableSize, Worker
+from syncline.model import ApiKey, Scope, TableSize, Worker
 from syncline.policy.schedule import RunPlan
 from syncline.telemetry import Telemetry
 
@@ -16,6 +16,7 @@ CONNECTION, JOB = UUID(int=1), UUID(int=2)
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 WORKER = Worker(UUID(int=3), "web-1", 7, "0.1.0", ["executor"], [], 50, 3, False, NOON, NOON)
+KEY = ApiKey(UUID(int=4), "ann", None, "syncline_operator_0", Scope.ADMIN, NOON, NOON + SECOND)
 
 
 def schedule(
@@ -107,6 +108,8 @@ EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
     "pruned": lambda t: t.pruned(3, 4),
     "workers_counted": lambda t: t.workers_counted({"alive": 2}),
     "worker_died": lambda t: t.worker_died(WORKER),
+    "keys_expiring": lambda t: t.keys_expiring(1),
+    "key_expires": lambda t: t.key_expires(KEY),
     "freshness_measured": lambda t: t.freshness_measured({"tickets": [60.0]}, 1),
     "house_measured": lambda t: t.house_measured([TableSize("signals", 8192, 10, 2)], SECOND),
 }

@@ -1,32 +1,47 @@
-"""Who asks: by a key in the header, by a browser's session, or from this very machine."""
+"""Who asks (by a key in the header, by a browser's session, or from this machine), and what for.
+
+Every route names the scope that it needs, in its signature: `person: CanOperate`.
+"""
 
 import hashlib
 import hmac
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
 
 from syncline.api.problems import Problem
 from syncline.engine.access import SESSION_LASTS
 from syncline.engine.app import Engine
-from syncline.model import ApiKey
+from syncline.model import ApiKey, KeyStatus, Scope
 
 COOKIE = "syncline_session"
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 CSRF_HEADER = "x-csrf-token"
+EXPIRY_HEADER = "Syncline-Key-Expires"
 FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who asks, and whose rows they may see: one tenant's, or everybody's."""
+    """Who asks, whose rows they may see (one tenant's, or everybody's), and what they may do."""
 
     name: str
     tenant_id: str | None = None
     key_id: UUID | None = None
     session: str | None = None
+    scope: Scope = Scope.ADMIN
+    key_expires_at: datetime | None = None
+    """When the key ends; None where that is not soon."""
+
+    @classmethod
+    def with_key(cls, key: ApiKey, session: str | None = None) -> "Person":
+        ends_at = key.expires_at if key.status == KeyStatus.EXPIRING else None
+        return cls(key.name, key.tenant_id, key.id, session, key.scope, ends_at)
 
     @property
     def is_operator(self) -> bool:
@@ -38,6 +53,16 @@ class Person:
         if self.session is None:
             return ""
         return hmac.new(self.session.encode(), b"csrf", hashlib.sha256).hexdigest()
+
+    def may(self, scope: str) -> bool:
+        return self.scope.includes(Scope(scope))
+
+    def check(self, scope: Scope) -> None:
+        """Refuse what needs a scope that the key does not have."""
+        if not self.may(scope):
+            raise Problem(
+                403, "scope", f"this key has the scope {self.scope}; this needs the scope {scope}"
+            )
 
     def sees(self, tenant_id: str | None) -> str | None:
         """Return the tenant to be asked for: the key's own, or for an operator the one named."""
@@ -111,10 +136,10 @@ class Gate:
             raise Problem(
                 401, "key", "this key is not good: unknown, expired or revoked", headers=CHALLENGE
             )
-        return Person(key.name, key.tenant_id, key.id)
+        return Person.with_key(key)
 
     def _by_session(self, request: Request, key: ApiKey, session: str | None) -> Person:
-        person = Person(key.name, key.tenant_id, key.id, session)
+        person = Person.with_key(key, session)
         if request.url.path.startswith("/v1/") and request.method not in SAFE_METHODS:
             check_csrf(person, request.headers.get(CSRF_HEADER, ""))
         return person
@@ -129,20 +154,49 @@ def check_csrf(person: Person, token: str) -> None:
         raise Problem(403, "csrf", "the form has expired: load the page again")
 
 
-async def _person(request: Request) -> Person:
+async def identify(request: Request) -> Person:
     """Return who asks, as the middleware found out before it read the body."""
     person: Person = request.state.person
     return person
 
 
-async def _operator(person: Annotated[Person, Depends(_person)]) -> Person:
-    if not person.is_operator:
-        raise Problem(403, "operators-only", "an operator's key is needed here")
-    return person
+@dataclass(frozen=True)
+class Needs:
+    """Lets whoever may do something into a route, and tells what that is."""
+
+    scope: Scope
+    is_for_operators: bool = False
+    identify: Callable[[Request], Awaitable[Person]] = identify
+
+    async def __call__(self, request: Request) -> Person:
+        person = await self.identify(request)
+        if self.is_for_operators and not person.is_operator:
+            raise Problem(403, "operators-only", "an operator's key is needed here")
+        person.check(self.scope)
+        return person
 
 
-Asking = Annotated[Person, Depends(_person)]
-"""Whoever asks, in the signature of a route."""
+class ScopedRoute(APIRoute):
+    """A route that cannot be made without a scope, and tells it in the API's description."""
 
-AskingOperator = Annotated[Person, Depends(_operator)]
-"""Whoever asks, who must be an operator."""
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        needed = [found.call for found in self.dependant.dependencies]
+        scopes = [one.scope for one in needed if isinstance(one, Needs)]
+        if len(scopes) != 1:
+            raise TypeError(f"{path} names {len(scopes)} scopes; its signature must name one")
+        # Without a key too: on the machine itself none is needed until there is one.
+        self.openapi_extra = {"security": [{"key": [str(scopes[0])]}, {}]}
+
+
+CanRead = Annotated[Person, Depends(Needs(Scope.READ))]
+"""Whoever asks, whose key may read: any key."""
+
+CanOperate = Annotated[Person, Depends(Needs(Scope.OPERATE))]
+"""Whoever asks, whose key may run, pause and tune what exists."""
+
+CanAdminister = Annotated[Person, Depends(Needs(Scope.ADMIN))]
+"""Whoever asks, whose key may add, remove and redirect connections."""
+
+OperatorCanRead = Annotated[Person, Depends(Needs(Scope.READ, is_for_operators=True))]
+OperatorCanAdminister = Annotated[Person, Depends(Needs(Scope.ADMIN, is_for_operators=True))]

@@ -8,7 +8,7 @@ from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 
 from syncline.api import docs, login, problems
-from syncline.api.access import AskingOperator, Gate
+from syncline.api.access import Gate, OperatorCanRead
 from syncline.api.dashboard import installing
 from syncline.api.middleware import RequestMiddleware
 from syncline.api.routes import connections, credentials, jobs, overview, signals
@@ -85,7 +85,7 @@ def _add_probes(app: FastAPI, engine: Engine) -> None:
         return JSONResponse({"status": "not ready", "ill": told}, status_code=503)
 
     @app.get("/metrics", include_in_schema=False)
-    async def metrics(operator: AskingOperator) -> Response:  # noqa: ARG001
+    async def metrics(operator: OperatorCanRead) -> Response:  # noqa: ARG001
         return Response(engine.telemetry.exposition(), headers={"Content-Type": EXPOSITION})
 
 

@@ -13,12 +13,16 @@ from jinja2 import Environment, PackageLoader
 DESCRIPTION = (
     "Connections, jobs and signals of Syncline. Keys go into the header `Authorization: Bearer …`; "
     "on the machine itself none is needed until the first one is made. Errors are problem "
-    "documents (RFC 9457) that name the field and the rule. Pages go on with `next_page`."
+    "documents (RFC 9457) that name the field and the rule. Pages go on with `next_page`. Every "
+    "operation names the scope that its key needs: `read`, `operate`, which includes `read`, or "
+    "`admin`, which includes both."
 )
 PROBLEMS = {
+    "scope": "The key may not do this; `detail` names the scope that may.",
     "invalid": "A field breaks a rule; `errors` names each.",
     "key": "The key is missing or no longer good.",
     "operators-only": "A tenant's key cannot do this.",
+    "provider": "A tenant's key may not connect this provider.",
     "other-tenant": "A tenant's key named another tenant.",
     "not-found": "There is no such thing, or it is another tenant's.",
     "conflict": "What stands there forbids it.",
@@ -48,6 +52,7 @@ class Operation:
     parameters: list[dict[str, Any]] = field(default_factory=list)
     body: str = ""
     statuses: str = ""
+    scope: str = ""
 
 
 def install(app: FastAPI) -> None:
@@ -96,6 +101,7 @@ def operations_of(document: dict[str, Any]) -> Iterator[Operation]:
                 parameters=[_parameter(one, schemas) for one in operation.get("parameters", ())],
                 body=json.dumps(_resolved(schema, schemas), indent=2) if schema else "",
                 statuses=", ".join(operation["responses"]),
+                scope=operation["security"][0]["key"][0],
             )
 
 
@@ -139,7 +145,6 @@ def _document(app: FastAPI) -> dict[str, Any]:
         title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes
     )
     document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    document["security"] = [{"key": []}, {}]
     for methods in document["paths"].values():
         for operation in methods.values():
             _describe_problems(operation["responses"])

@@ -7,8 +7,9 @@ from fastapi import Depends, FastAPI, Form, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader
 
-from syncline.api.access import Gate, Person, check_csrf
+from syncline.api.access import Gate, Needs, Person, check_csrf
 from syncline.api.problems import Problem
+from syncline.model import Scope
 
 HOME = "/"
 
@@ -21,7 +22,8 @@ class DatabaseAway(Exception):
     """A page was asked for, and nobody can tell by whom: the database does not answer."""
 
 
-async def _viewer(request: Request) -> Person:
+async def identify_viewer(request: Request) -> Person:
+    """Return who looks at a page; who is not signed in is led to the form."""
     refusal: Exception | None = getattr(request.state, "refusal", None)
     if refusal is None:
         person: Person = request.state.person
@@ -31,17 +33,18 @@ async def _viewer(request: Request) -> Person:
     raise SignInNeeded if refusal.status == 401 else refusal
 
 
-async def _viewing_operator(viewer: Annotated[Person, Depends(_viewer)]) -> Person:
-    if not viewer.is_operator:
-        raise Problem(403, "operators-only", "this page is for operators")
-    return viewer
+Viewing = Annotated[Person, Depends(Needs(Scope.READ, identify=identify_viewer))]
+"""Whoever looks at a page."""
 
-
-Viewing = Annotated[Person, Depends(_viewer)]
-"""Whoever looks at a page; who is not signed in is led to the form."""
-
-ViewingOperator = Annotated[Person, Depends(_viewing_operator)]
+ViewingOperator = Annotated[
+    Person, Depends(Needs(Scope.READ, is_for_operators=True, identify=identify_viewer))
+]
 """Whoever looks at a page that only operators may see."""
+
+ActingOperator = Annotated[
+    Person, Depends(Needs(Scope.OPERATE, is_for_operators=True, identify=identify_viewer))
+]
+"""Whoever presses a button of such a page."""
 
 
 def install(app: FastAPI) -> None:

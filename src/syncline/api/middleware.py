@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from syncline.api.access import SAFE_METHODS, Gate
+from syncline.api.access import EXPIRY_HEADER, SAFE_METHODS, Gate, Person
 from syncline.api.problems import Problem, problem_of
 from syncline.json_bounds import JsonBounds, JsonScanner, TooComplex
+from syncline.store.schedule import rfc3339
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -56,7 +57,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(send)
+        answer = _Answer(send, scope)
         try:
             self._check_target(scope)
             await self._identify(Request(scope))
@@ -121,8 +122,9 @@ class RequestMiddleware:
 class _Answer:
     """Adds the headers that every answer carries, and knows whether it has begun."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, scope: Scope) -> None:
         self._send = send
+        self._scope = scope
         self.has_started = False
         self.on_start: Callable[[], None] = _nothing
 
@@ -135,11 +137,18 @@ class _Answer:
                 *message["headers"],
                 *(
                     (name.lower().encode(), value.encode())
-                    for name, value in HEADERS.items()
+                    for name, value in (HEADERS | self._headers_of_key()).items()
                     if name.lower().encode() not in given
                 ),
             ]
         await self._send(message)
+
+    def _headers_of_key(self) -> dict[str, str]:
+        """Warn whoever uses a key that ends soon."""
+        person: Person | None = self._scope.get("state", {}).get("person")
+        if person is None or person.key_expires_at is None:
+            return {}
+        return {EXPIRY_HEADER: rfc3339(person.key_expires_at)}
 
 
 def _nothing() -> None:

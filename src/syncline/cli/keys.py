@@ -6,9 +6,11 @@ from uuid import UUID
 
 import typer
 
+from syncline.api.wording import one_line
 from syncline.cli.options import AsJson, parse_uuid
-from syncline.cli.output import print_fields, print_json, print_table, record
+from syncline.cli.output import cell, print_fields, print_json, print_table, record, say
 from syncline.cli.session import session_of
+from syncline.model import KeyStatus, Scope
 
 commands = typer.Typer(
     help="Make, list and revoke keys to the HTTP API.",
@@ -21,7 +23,7 @@ def _key_id(text: str) -> UUID:
     return parse_uuid(text, "`syncline keys list` shows the ids of keys")
 
 
-@commands.command(epilog="Example: syncline keys create ann --expires-in-days 90")
+@commands.command(epilog="Example: syncline keys create ann --scope read --expires-in-days 90")
 def create(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.")],
@@ -29,19 +31,28 @@ def create(
         str | None,
         typer.Option(metavar="TENANT", help="The one tenant it sees. Default: an operator's, all."),
     ] = None,
+    scope: Annotated[
+        Scope,
+        typer.Option(help="What it may do; each includes the ones before it."),
+    ] = Scope.ADMIN,
     expires_in_days: Annotated[
         int | None,
-        typer.Option(min=1, max=3650, help="When it ends by itself. Default: never."),
+        typer.Option(min=1, max=3650, help="When it ends by itself. Default: api.key_days, 365."),
     ] = None,
+    never: Annotated[bool, typer.Option("--never", help="It does not end by itself.")] = False,
     json: AsJson = False,
 ) -> None:
     """Make a key. It is shown once: only a digest of it is kept.
 
     From the first key on, every request needs one, also on this machine.
     """
+    if never and expires_in_days is not None:
+        raise typer.BadParameter("choose one of --never and --expires-in-days")
     expires_in = timedelta(days=expires_in_days) if expires_in_days is not None else None
     key, secret = session_of(context).call(
-        lambda engine: engine.access.create_key(name, tenant_id=tenant, expires_in=expires_in)
+        lambda engine: engine.access.create_key(
+            name, tenant_id=tenant, scope=scope, expires_in=expires_in, never_expires=never
+        )
     )
     if json:
         print_json({**record(key), "key": secret})
@@ -52,34 +63,40 @@ def create(
             "ID": key.id,
             "Name": key.name,
             "Sees": key.tenant_id if key.tenant_id is not None else "everything",
-            "Expires": key.expires_at,
+            "Scope": key.scope,
+            "Expires": key.expires_at or "never",
         }
     )
 
 
 @commands.command("list", epilog="Example: syncline keys list --json")
 def list_(context: typer.Context, json: AsJson = False) -> None:
-    """List keys, also those that were revoked."""
+    """List keys with their last use, also those that ended; warn of those that end soon."""
     found = session_of(context).call(lambda engine: engine.access.list_keys())
     if json:
         print_json([record(key) for key in found])
         return
     print_table(
-        ("ID", "Name", "Sees", "Begins with", "Created", "Expires", "Revoked"),
+        ("ID", "Name", "Sees", "Scope", "Status", "Last used", "Expires", "Begins with", "Created"),
         [
             (
                 key.id,
                 key.name,
                 key.tenant_id if key.tenant_id is not None else "everything",
-                f"{'slop' if key.tenant_id is None else 'slte'}_{key.prefix}",
+                key.scope,
+                key.status,
+                key.last_used_at or "never",
+                key.expires_at or "never",
+                key.begins_with,
                 key.created_at,
-                key.expires_at,
-                key.revoked_at,
             )
             for key in found
         ],
         dispensable=("Created", "Begins with"),
     )
+    for key in found:
+        if key.status == KeyStatus.EXPIRING:
+            say(f"Key {key.id} ({one_line(key.name)}) ends on {cell(key.expires_at)}.")
 
 
 @commands.command(epilog="Example: syncline keys revoke 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0")
@@ -89,4 +106,4 @@ def revoke(
 ) -> None:
     """Refuse a key from the next request on, and sign out whoever came in with it."""
     revoked = session_of(context).call(lambda engine: engine.access.revoke_key(key))
-    print(f"Revoked key {revoked.id} ({revoked.name}).")
+    print(f"Revoked key {revoked.id} ({one_line(revoked.name)}).")

@@ -38,6 +38,8 @@ COLOURS = {
     "dead": "red",
     "bad": "red",
     "warning": "yellow",
+    "expiring": "yellow",
+    "expired": "bright_black",
     "not judged": "yellow",
 }
 

@@ -36,6 +36,7 @@ class Imap(Connector):
     """
 
     provider = "imap"
+    local = True  # it opens connections of its own, beside the client that checks addresses
 
     def sync(self, connection: Connection, cursor: Any) -> SyncResult:
         config = read_configuration(Account, connection.config)

@@ -4,16 +4,22 @@ import hashlib
 import hmac
 import re
 import secrets
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from uuid import UUID
 
-from syncline.clock import new_id
-from syncline.engine.desk import Desk, check_text, not_found
-from syncline.model import ApiKey
+from syncline.clock import Clock, new_id
+from syncline.engine.desk import Desk, check_choice, check_text, not_found
+from syncline.engine.key_uses import KeyUses
+from syncline.engine.wakeup import Wakeup
+from syncline.model import ApiKey, KeyStatus, Scope
+from syncline.policy.keys import NOTICE, key_status
+from syncline.settings import Settings
 from syncline.store import keys
-from syncline.store.pool import Transaction
+from syncline.store.pool import Pool, Transaction
 
-KEY = re.compile(r"sl(?:op|te)_([0-9a-f]{12})_[0-9a-f]{64}")
+KEY = re.compile(r"(syncline_(?:operator|tenant)_[0-9a-f]{12})_[0-9a-f]{64}")
+OLD_KEY = re.compile(r"sl(?:op|te)_([0-9a-f]{12})_[0-9a-f]{64}")  # made before keys had scopes
 SESSION = re.compile(r"[0-9a-f]{64}")
 SESSION_LASTS = timedelta(hours=12)
 LONGEST_LIFE_DAYS = 3650
@@ -21,29 +27,48 @@ NO_DIGEST = bytes(32)  # compared with where no key is found, so that it takes a
 
 
 class Access(Desk):
+    def __init__(
+        self, pool: Pool, settings: Settings, clock: Clock, wakeup: Wakeup, uses: KeyUses
+    ) -> None:
+        super().__init__(pool, settings, clock, wakeup)
+        self._uses = uses
+
     async def create_key(
-        self, name: str, *, tenant_id: str | None = None, expires_in: timedelta | None = None
+        self,
+        name: str,
+        *,
+        tenant_id: str | None = None,
+        scope: str = Scope.ADMIN,
+        expires_in: timedelta | None = None,
+        never_expires: bool = False,
     ) -> tuple[ApiKey, str]:
         """Return a new key's entry, and the key itself, which nobody can show again.
 
-        Without a tenant it is an operator's, who sees everybody.
+        Without a tenant it is an operator's, who sees everybody. Without `expires_in` it lasts for
+        `api.key_days`.
         """
         check_text("name", name, characters=100)
         if tenant_id is not None:
             check_text("tenant_id", tenant_id, characters=255)
-        longest = timedelta(days=LONGEST_LIFE_DAYS)
-        if expires_in is not None and not timedelta() < expires_in <= longest:
-            raise ValueError(
-                f"expires_in is {expires_in}; it must be more than nothing "
-                f"and at most {LONGEST_LIFE_DAYS} days"
-            )
-        prefix = secrets.token_hex(6)
-        secret = f"{'slop' if tenant_id is None else 'slte'}_{prefix}_{secrets.token_hex(32)}"
+        check_choice("scope", scope, Scope)
+        _check_life(expires_in, never_expires=never_expires)
+        life = None if never_expires else expires_in or self._settings.api.key_life
+        kind = "operator" if tenant_id is None else "tenant"
+        prefix = f"syncline_{kind}_{secrets.token_hex(6)}"
+        secret = f"{prefix}_{secrets.token_hex(32)}"
 
         async def insert(tx: Transaction) -> ApiKey:
             now = await self._clock.now(tx)
-            expires_at = now + expires_in if expires_in is not None else None
-            key = ApiKey(new_id(), name, tenant_id, prefix, now, expires_at, None)
+            expires_at = now + life if life is not None else None
+            key = ApiKey(
+                id=new_id(),
+                name=name,
+                tenant_id=tenant_id,
+                prefix=prefix,
+                scope=Scope(scope),
+                created_at=now,
+                expires_at=expires_at,
+            )
             await keys.insert(tx, key, _digest(secret))
             return key
 
@@ -51,16 +76,22 @@ class Access(Desk):
 
     async def list_keys(self) -> list[ApiKey]:
         """Return every key, also those that no longer open anything."""
-        return await self._pool.retrying(keys.list_all)
+
+        async def read(tx: Transaction) -> list[ApiKey]:
+            now = await self._clock.now(tx)
+            return [self._judged(key, now) for key in await keys.list_all(tx)]
+
+        return await self._pool.retrying(read)
 
     async def revoke_key(self, key_id: UUID) -> ApiKey:
         """Refuse a key from the next request on, and sign out whoever came in with it."""
 
         async def change(tx: Transaction) -> ApiKey:
-            revoked = await keys.revoke(tx, key_id, now=await self._clock.now(tx))
+            now = await self._clock.now(tx)
+            revoked = await keys.revoke(tx, key_id, now=now)
             if revoked is None:
                 raise not_found("key", key_id)
-            return revoked
+            return self._judged(revoked, now)
 
         return await self._pool.retrying(change)
 
@@ -70,16 +101,16 @@ class Access(Desk):
 
     async def authenticate(self, secret: str) -> ApiKey | None:
         """Return the key's entry if it is good at this moment."""
-        match = KEY.fullmatch(secret)
+        match = KEY.fullmatch(secret) or OLD_KEY.fullmatch(secret)
 
-        async def find(tx: Transaction) -> tuple[ApiKey, bytes] | None:
-            prefix = match[1] if match else ""
-            return await keys.find(tx, prefix, now=await self._clock.now(tx))
+        async def find(tx: Transaction) -> tuple[datetime, tuple[ApiKey, bytes] | None]:
+            now = await self._clock.now(tx)
+            return now, await keys.find(tx, match[1] if match else "", now=now)
 
-        found = await self._pool.retrying(find)
+        now, found = await self._pool.retrying(find)
         key, digest = found if found is not None else (None, NO_DIGEST)
         is_proved = hmac.compare_digest(digest, _digest(secret))
-        return key if is_proved else None
+        return self._used(key, now) if is_proved else None
 
     async def sign_in(self, secret: str) -> str | None:
         """Return the token of a new session; None where the key is no good."""
@@ -101,16 +132,46 @@ class Access(Desk):
         if not SESSION.fullmatch(session):
             return None
 
-        async def find(tx: Transaction) -> ApiKey | None:
-            return await keys.find_session(tx, _digest(session), now=await self._clock.now(tx))
+        async def find(tx: Transaction) -> tuple[datetime, ApiKey | None]:
+            now = await self._clock.now(tx)
+            return now, await keys.find_session(tx, _digest(session), now=now)
 
-        return await self._pool.retrying(find)
+        now, key = await self._pool.retrying(find)
+        return self._used(key, now)
 
     async def sign_out(self, session: str) -> None:
         async def delete(tx: Transaction) -> None:
             await keys.delete_session(tx, _digest(session))
 
         await self._pool.retrying(delete)
+
+    def _used(self, key: ApiKey | None, now: datetime) -> ApiKey | None:
+        if key is None:
+            return None
+        self._uses.note(key.id, now)
+        return self._judged(key, now)
+
+    def _judged(self, key: ApiKey, now: datetime) -> ApiKey:
+        """Return the key with how it stands, and with uses that are not written yet."""
+        last_used_at = self._uses.later(key.id, key.last_used_at)
+        return replace(key, status=key_status(key, now), last_used_at=last_used_at)
+
+
+async def expiring_keys(tx: Transaction, now: datetime) -> list[ApiKey]:
+    """Return the good keys that end soon, those first that end first."""
+    found = await keys.list_expiring(tx, now=now, until=now + NOTICE)
+    return [key for key in found if key_status(key, now) == KeyStatus.EXPIRING]
+
+
+def _check_life(expires_in: timedelta | None, *, never_expires: bool) -> None:
+    if expires_in is None:
+        return
+    if never_expires:
+        raise ValueError("expires_in is given; it must be left out for a key that never expires")
+    if not timedelta() < expires_in <= timedelta(days=LONGEST_LIFE_DAYS):
+        raise ValueError(
+            f"expires_in is {expires_in}; it must be positive and at most {LONGEST_LIFE_DAYS} days"
+        )
 
 
 def _digest(secret: str) -> bytes:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
@@ -18,6 +18,7 @@ from syncline.engine.explaining import Explanations
 from syncline.engine.inspection import Inspection
 from syncline.engine.job_batches import JobBatches
 from syncline.engine.jobs import Jobs
+from syncline.engine.key_uses import KeyUses
 from syncline.engine.leases import LeaseKeeper, Reaper
 from syncline.engine.maintenance import Maintenance
 from syncline.engine.overview import Overview
@@ -29,6 +30,7 @@ from syncline.engine.secrets import Secrets
 from syncline.engine.service import Service
 from syncline.engine.settlement import Settler
 from syncline.engine.signals import Signals
+from syncline.engine.tenant_providers import TenantProviders
 from syncline.engine.tenants import Tenants
 from syncline.engine.vault import Vault
 from syncline.engine.wakeup import Wakeup
@@ -97,6 +99,9 @@ class Engine:
         traceback: TracebackType | None,
     ) -> None:
         await self._executor.drain(0)
+        with suppress(Exception):  # a use that is not written costs nothing but the note of it
+            async with asyncio.timeout(2):
+                await self._key_uses.save()
         await self._resources.aclose()
 
     async def migrate(self) -> list[str]:
@@ -216,6 +221,7 @@ class Engine:
         self._executor = Executor(
             self._pool, settings.executor, self.providers, clock, settler, telemetry, self._renewals
         )
+        self._key_uses = KeyUses(self._pool)
         presence = self._presence()
         self._pruner = Pruner(self._pool, settings.retention, clock, presence, telemetry)
         self._service = Service(
@@ -225,7 +231,7 @@ class Engine:
             LeaseKeeper(self._lease_pool, self._executor.runs, settings.executor, clock, telemetry),
             Reaper(self._pool, settings.executor, clock, settler, telemetry),
             presence,
-            Maintenance(self._pool, clock, telemetry),
+            Maintenance(self._pool, clock, telemetry, self._key_uses),
             self._pruner,
             wakeup,
             self._embedded,
@@ -241,7 +247,8 @@ class Engine:
         self.workers, self._explanations = Workers(*desk), Explanations(*desk)
         self.tenants, self.board = Tenants(*desk), Board(*desk)
         self.batches, self.inspection = JobBatches(*desk), Inspection(*desk)
-        self.access, self.overview = Access(*desk), Overview(*desk)
+        self.tenant_providers = TenantProviders(*desk, self.providers)
+        self.access, self.overview = Access(*desk, self._key_uses), Overview(*desk)
 
     def _presence(self) -> Presence:
         executor, slots = self._executor, self.settings.executor.concurrency

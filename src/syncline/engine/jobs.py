@@ -23,6 +23,7 @@ from syncline.store.pool import Transaction
 from syncline.store.requests import Request
 
 TRIGGER_PRIORITY = 10
+TENANTS_HIGHEST_PRIORITY = 10  # P11: of what a tenant's key asks for
 MAX_PRIORITY = 32_767
 ALL_JOBS = JobFilter()
 

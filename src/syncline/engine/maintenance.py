@@ -6,8 +6,10 @@ from datetime import timedelta
 from uuid import UUID
 
 from syncline.clock import Clock
+from syncline.engine.access import expiring_keys
+from syncline.engine.key_uses import KeyUses
 from syncline.engine.presence import DEAD_AFTER, FORGOTTEN_AFTER
-from syncline.model import Worker, WorkerStatus
+from syncline.model import ApiKey, Worker, WorkerStatus
 from syncline.store import freshness, house, workers
 from syncline.store.pool import Pool
 from syncline.telemetry import Telemetry
@@ -18,14 +20,17 @@ LOOK_EVERY = timedelta(seconds=60)
 class Maintenance:
     """Any number of processes may do this at once; each takes what no other holds."""
 
-    def __init__(self, pool: Pool, clock: Clock, telemetry: Telemetry) -> None:
+    def __init__(self, pool: Pool, clock: Clock, telemetry: Telemetry, key_uses: KeyUses) -> None:
         self._pool = pool
         self._clock = clock
         self._telemetry = telemetry
+        self._key_uses = key_uses
         self._known_dead: set[UUID] | None = None
+        self._known_expiring: set[UUID] = set()
 
     async def step(self) -> timedelta:
-        """Look after the registry, and tell how large everything is."""
+        """Look after the registry and the keys, and tell how large everything is."""
+        await self._key_uses.save()
         async with self._pool.transaction() as tx:
             now = await self._clock.now(tx)
             await workers.forget_dead(tx, silent_since=now - FORGOTTEN_AFTER)
@@ -34,11 +39,21 @@ class Maintenance:
             oldest_snapshot = await house.oldest_snapshot(tx)
             rows = {table.name: table.rows for table in tables}
             fresh = await freshness.measure(tx, connections=rows["connections"], now=now)
+            expiring = await expiring_keys(tx, now)
+        self._tell_expiring(expiring)
         self._telemetry.workers_counted(Counter(worker.status for worker in present))
         self._telemetry.house_measured(tables, oldest_snapshot)
         self._telemetry.freshness_measured(fresh.ages, fresh.weight)
         self._tell_deaths([worker for worker in present if worker.status == WorkerStatus.DEAD])
         return LOOK_EVERY
+
+    def _tell_expiring(self, expiring: Sequence[ApiKey]) -> None:
+        """Tell of each key once in the life of this process, well before it ends."""
+        self._telemetry.keys_expiring(len(expiring))
+        for key in expiring:
+            if key.id not in self._known_expiring:
+                self._telemetry.key_expires(key)
+        self._known_expiring = {key.id for key in expiring}
 
     def _tell_deaths(self, dead: Sequence[Worker]) -> None:
         """Tell of each death once; those from before this process began are no news."""

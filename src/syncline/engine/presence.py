@@ -1,8 +1,9 @@
 """The worker registry: a process says that it lives, and everybody can see who does."""
 
+import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from importlib.metadata import version
 
@@ -10,6 +11,7 @@ from syncline.clock import Clock, new_id
 from syncline.engine.desk import Desk
 from syncline.model import Worker
 from syncline.sdk.connector import Connector
+from syncline.sdk.registry import why_not_for_tenants
 from syncline.store import workers
 from syncline.store.pool import Pool, Transaction
 
@@ -49,12 +51,14 @@ class Presence:
         self._id = new_id()
         self._started_at: datetime | None = None
         self._stopping = False
+        self._not_for_tenants: Sequence[str] | None = None
 
     def enter(self, *, scheduler: bool, executor: bool) -> None:
         """Begin a new life, with the roles that this process takes on."""
         roles = {"scheduler": scheduler, "executor": executor}
         self._roles = tuple(role for role, taken in roles.items() if taken)
         self._id, self._started_at, self._stopping = new_id(), None, False
+        self._not_for_tenants = None
 
     def stop(self) -> None:
         """Say at the next beat that this process takes no more."""
@@ -62,6 +66,8 @@ class Presence:
 
     async def beat(self) -> timedelta:
         """Say that this process lives."""
+        if self._not_for_tenants is None:  # once: it may have to start a program to find out
+            self._not_for_tenants = await asyncio.to_thread(self._find_unconfined)
         async with self._pool.transaction() as tx:
             await workers.beat(tx, self._describe(await self._clock.now(tx)))
         return BEAT_EVERY
@@ -76,6 +82,10 @@ class Presence:
         """Strike this process out."""
         async with self._pool.transaction() as tx:
             await workers.leave(tx, self._id)
+
+    def _find_unconfined(self) -> Sequence[str]:
+        runs_jobs = "executor" in self._roles
+        return sorted(why_not_for_tenants(dict(self._providers))) if runs_jobs else ()
 
     def _describe(self, now: datetime) -> Worker:
         self._started_at = self._started_at or now
@@ -92,4 +102,5 @@ class Presence:
             stopping=self._stopping,
             started_at=self._started_at,
             beat_at=now,
+            not_for_tenants=self._not_for_tenants or (),
         )

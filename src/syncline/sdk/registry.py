@@ -1,7 +1,7 @@
 """Which connector serves which provider: those handed over, and those that packages announce."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import isclass
@@ -35,6 +35,22 @@ def provider_of(connector: Connector) -> str:
     if not callable(getattr(connector, "sync", None)):
         raise ValueError(f"{type(connector).__name__} has no sync()")
     return provider
+
+
+def why_not_for_tenants(connectors: Mapping[str, Connector]) -> dict[str, str]:
+    """Return the providers that cannot be confined in this process, and why."""
+    found = {}
+    for provider, connector in connectors.items():
+        ask = getattr(connector, "why_not_for_tenants", None)
+        if ask is None:  # a class of its own that only looks like a connector
+            continue
+        try:
+            reason = ask()
+        except Exception as error:
+            reason = f"whether it can be confined is not known ({type(error).__name__})"
+        if reason is not None:
+            found[provider] = reason
+    return found
 
 
 def announced_connectors() -> list[Connector]:

@@ -1,34 +1,38 @@
 """Keys to the API, and the browsers that signed in with one."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from syncline.model import ApiKey
+from syncline.model import ApiKey, Scope
 from syncline.store.pool import Transaction
 
 INSERT_KEY = """
     -- Add a key: what finds it and what proves it, never the key.
-    INSERT INTO {schema}.api_keys (id, name, tenant_id, prefix, digest, created_at, expires_at)
-    VALUES ($1, $2, $3, $4, $5, $6, $7)
+    INSERT INTO {schema}.api_keys
+           (id, name, tenant_id, prefix, digest, scope, created_at, expires_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 """
 
 
 async def insert(tx: Transaction, key: ApiKey, digest: bytes) -> None:
     await tx.execute(
         INSERT_KEY,
-        *(key.id, key.name, key.tenant_id, key.prefix, digest, key.created_at, key.expires_at),
+        *(key.id, key.name, key.tenant_id, key.prefix, digest, key.scope),
+        *(key.created_at, key.expires_at),
     )
 
 
 LIST_KEYS = """
     -- Every key, the oldest first; those that no longer open anything too.
-    SELECT id, name, tenant_id, prefix, created_at, expires_at, revoked_at
+    SELECT id, name, tenant_id, prefix, scope, created_at, expires_at, revoked_at, last_used_at
       FROM {schema}.api_keys ORDER BY id
 """
 
 
 async def list_all(tx: Transaction) -> list[ApiKey]:
-    return [ApiKey(**row) for row in await tx.fetch(LIST_KEYS)]
+    return [_key(row) for row in await tx.fetch(LIST_KEYS)]
 
 
 ANY_KEYS = """
@@ -42,10 +46,42 @@ async def exist(tx: Transaction) -> bool:
     return found
 
 
+EXPIRING_KEYS = """
+    -- Good keys that end within a while, those first that end first.
+    SELECT id, name, tenant_id, prefix, scope, created_at, expires_at, revoked_at, last_used_at
+      FROM {schema}.api_keys
+     WHERE revoked_at IS NULL AND expires_at > $1 AND expires_at <= $2
+     ORDER BY expires_at, id
+"""
+
+
+async def list_expiring(tx: Transaction, *, now: datetime, until: datetime) -> list[ApiKey]:
+    return [_key(row) for row in await tx.fetch(EXPIRING_KEYS, now, until)]
+
+
+SAVE_USES = """
+    -- Note when keys were last used. Another process that holds a row is writing the same there.
+    WITH used AS MATERIALIZED (
+        SELECT k.id, u.at
+          FROM unnest($1::uuid[], $2::timestamptz[]) AS u (id, at)
+          JOIN {schema}.api_keys k ON k.id = u.id
+         WHERE k.last_used_at IS NULL OR k.last_used_at < u.at
+         ORDER BY k.id
+           FOR NO KEY UPDATE OF k SKIP LOCKED
+    )
+    UPDATE {schema}.api_keys k SET last_used_at = used.at FROM used WHERE k.id = used.id
+"""
+
+
+async def save_uses(tx: Transaction, uses: Mapping[UUID, datetime]) -> int:
+    """Return how many keys learned of a later use."""
+    return await tx.execute(SAVE_USES, list(uses), list(uses.values()))
+
+
 REVOKE_KEY = """
     -- Refuse a key from now on; one that was revoked before keeps its time.
     UPDATE {schema}.api_keys SET revoked_at = coalesce(revoked_at, $2) WHERE id = $1
- RETURNING id, name, tenant_id, prefix, created_at, expires_at, revoked_at
+ RETURNING id, name, tenant_id, prefix, scope, created_at, expires_at, revoked_at, last_used_at
 """
 
 END_SESSIONS = """
@@ -59,12 +95,39 @@ async def revoke(tx: Transaction, key_id: UUID, *, now: datetime) -> ApiKey | No
     if row is None:
         return None
     await tx.execute(END_SESSIONS, key_id)
-    return ApiKey(**row)
+    return _key(row)
+
+
+REVOKE_KEYS_OF_TENANT = """
+    -- Refuse the keys of a tenant from now on.
+    UPDATE {schema}.api_keys SET revoked_at = $2 WHERE tenant_id = $1 AND revoked_at IS NULL
+"""
+
+END_SESSIONS_OF_TENANT = """
+    -- Sign out the browsers that came in with a key of a tenant.
+    DELETE FROM {schema}.api_sessions
+     WHERE key_id = ANY (ARRAY(SELECT id FROM {schema}.api_keys WHERE tenant_id = $1))
+"""
+
+FORGET_ANSWERS_OF_TENANT = """
+    -- Forget what was answered to the keys of a tenant; it holds the tenant's data.
+    DELETE FROM {schema}.api_requests
+     WHERE scope = ANY (ARRAY(SELECT id::text FROM {schema}.api_keys WHERE tenant_id = $1))
+"""
+
+
+async def revoke_of_tenant(tx: Transaction, tenant_id: str, *, now: datetime) -> int:
+    """Return how many keys were good, or might have been, until now."""
+    revoked = await tx.execute(REVOKE_KEYS_OF_TENANT, tenant_id, now)
+    await tx.execute(END_SESSIONS_OF_TENANT, tenant_id)
+    await tx.execute(FORGET_ANSWERS_OF_TENANT, tenant_id)
+    return revoked
 
 
 FIND_KEY = """
     -- The key with a prefix, if it is good at this moment.
-    SELECT id, name, tenant_id, prefix, created_at, expires_at, revoked_at, digest
+    SELECT id, name, tenant_id, prefix, scope, created_at, expires_at, revoked_at, last_used_at,
+           digest
       FROM {schema}.api_keys
      WHERE prefix = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)
 """
@@ -76,7 +139,7 @@ async def find(tx: Transaction, prefix: str, *, now: datetime) -> tuple[ApiKey, 
         return None
     values = dict(row)
     digest: bytes = values.pop("digest")
-    return ApiKey(**values), digest
+    return _key(values), digest
 
 
 INSERT_SESSION = """
@@ -102,7 +165,8 @@ async def insert_session(
 
 FIND_SESSION = """
     -- The key that a browser signed in with, if both are good at this moment.
-    SELECT k.id, k.name, k.tenant_id, k.prefix, k.created_at, k.expires_at, k.revoked_at
+    SELECT k.id, k.name, k.tenant_id, k.prefix, k.scope, k.created_at, k.expires_at, k.revoked_at,
+           k.last_used_at
       FROM {schema}.api_sessions s JOIN {schema}.api_keys k ON k.id = s.key_id
      WHERE s.digest = $1 AND s.expires_at > $2 AND k.revoked_at IS NULL
        AND (k.expires_at IS NULL OR k.expires_at > $2)
@@ -111,7 +175,7 @@ FIND_SESSION = """
 
 async def find_session(tx: Transaction, digest: bytes, *, now: datetime) -> ApiKey | None:
     row = await tx.fetchrow(FIND_SESSION, digest, now)
-    return ApiKey(**row) if row is not None else None
+    return _key(row) if row is not None else None
 
 
 DELETE_SESSION = """
@@ -122,3 +186,7 @@ DELETE_SESSION = """
 
 async def delete_session(tx: Transaction, digest: bytes) -> None:
     await tx.execute(DELETE_SESSION, digest)
+
+
+def _key(row: Mapping[str, Any]) -> ApiKey:
+    return ApiKey(**{**row, "scope": Scope(row["scope"])})

@@ -9,11 +9,12 @@ from syncline.store.pool import Transaction
 BEAT = """
     -- Say that a process lives, and what it does now.
     INSERT INTO {schema}.workers
-           (id, host, pid, version, roles, providers, slots, busy, stopping, started_at, beat_at)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+           (id, host, pid, version, roles, providers, slots, busy, stopping, started_at, beat_at,
+            not_for_tenants)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
         ON CONFLICT (id) DO UPDATE
        SET providers = excluded.providers, busy = excluded.busy, stopping = excluded.stopping,
-           beat_at = excluded.beat_at
+           beat_at = excluded.beat_at, not_for_tenants = excluded.not_for_tenants
 """
 
 
@@ -31,6 +32,7 @@ async def beat(tx: Transaction, worker: Worker) -> None:
         worker.stopping,
         worker.started_at,
         worker.beat_at,
+        worker.not_for_tenants,
     )
 
 
@@ -59,6 +61,7 @@ async def forget_dead(tx: Transaction, *, silent_since: datetime) -> int:
 LIST = """
     -- Everybody, the living first, those that began first before the others.
     SELECT id, host, pid, version, roles, providers, slots, busy, stopping, started_at, beat_at,
+           not_for_tenants,
            CASE WHEN beat_at < $1 THEN 'dead' WHEN stopping THEN 'stopping' ELSE 'alive' END
            AS status
       FROM {schema}.workers
@@ -68,6 +71,16 @@ LIST = """
 
 async def list_all(tx: Transaction, *, silent_since: datetime) -> list[Worker]:
     return [Worker(**row) for row in await tx.fetch(LIST, silent_since)]
+
+
+NOT_FOR_TENANTS = """
+    -- The providers that some living process cannot confine.
+    SELECT DISTINCT unnest(not_for_tenants) AS provider FROM {schema}.workers WHERE beat_at >= $1
+"""
+
+
+async def not_for_tenants(tx: Transaction, *, silent_since: datetime) -> set[str]:
+    return {row["provider"] for row in await tx.fetch(NOT_FOR_TENANTS, silent_since)}
 
 
 FIRST = """

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 
 from syncline.api.access import Person, check_csrf
 from syncline.api.dashboard.views import PageRoute, Shown
-from syncline.api.login import ViewingOperator
+from syncline.api.login import ActingOperator
 from syncline.api.problems import Problem
 from syncline.api.wording import one_line, shortened
 from syncline.engine.app import Engine
@@ -55,7 +55,7 @@ class Refused:
 @router.post("/connections/bulk")
 async def act_on_many(
     request: Request,
-    viewer: ViewingOperator,
+    viewer: ActingOperator,
     views: Shown,
     action: Annotated[str, Form(max_length=20)],
     ids: Annotated[list[UUID] | None, Form()] = None,
@@ -94,7 +94,7 @@ async def act_on_many(
 
 @router.post("/connections/{connection_id}/interval")
 async def set_interval(
-    viewer: ViewingOperator,
+    viewer: ActingOperator,
     views: Shown,
     connection_id: UUID,
     seconds: Annotated[str, Form(max_length=20)] = "",
@@ -111,7 +111,7 @@ async def set_interval(
 
 @router.post("/connections/{connection_id}/{action}")
 async def act_on_one(
-    viewer: ViewingOperator, views: Shown, connection_id: UUID, action: str, csrf: Csrf = ""
+    viewer: ActingOperator, views: Shown, connection_id: UUID, action: str, csrf: Csrf = ""
 ) -> Response:
     """Sync, resync, pause or resume one connection."""
     check_csrf(viewer, csrf)
@@ -122,7 +122,7 @@ async def act_on_one(
 
 @router.post("/jobs/{job_id}/{action}")
 async def act_on_job(
-    viewer: ViewingOperator, views: Shown, job_id: UUID, action: str, csrf: Csrf = ""
+    viewer: ActingOperator, views: Shown, job_id: UUID, action: str, csrf: Csrf = ""
 ) -> Response:
     """Retry or cancel a job."""
     check_csrf(viewer, csrf)

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
+from syncline.api.access import ScopedRoute
 from syncline.api.login import ViewingOperator
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=ScopedRoute)
 EVERY_SECONDS = 2.0
 MOST_STREAMS = 200
 ENDS_AFTER = 300  # events; a browser connects again, and is asked again who it is

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse
-from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from syncline.api import wording
+from syncline.api.access import ScopedRoute
 from syncline.api.dashboard import charts, words
 from syncline.api.login import DatabaseAway, SignInNeeded
 from syncline.api.problems import Problem, problem_of
@@ -111,7 +111,7 @@ class Views:
         )
 
 
-class PageRoute(APIRoute):
+class PageRoute(ScopedRoute):
     """A route whose refusals are pages too."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 
-from syncline.api.access import Asking, Person
+from syncline.api.access import CanAdminister, CanOperate, CanRead, Person, ScopedRoute
 from syncline.api.answers import (
     IdempotencyKey,
     IfMatch,
@@ -35,16 +35,18 @@ from syncline.api.schemas import (
     ExplanationOut,
     JobOut,
 )
+from syncline.api.tenant_providers import check_provider_of, check_providers
 from syncline.engine.connection_batches import Added, NewConnection
 from syncline.engine.edits import Edit, Left, version_of
-from syncline.model import Connection
+from syncline.engine.jobs import TENANTS_HIGHEST_PRIORITY
+from syncline.model import Connection, Scope
 
-router = APIRouter(prefix="/v1/connections", tags=["connections"])
+router = APIRouter(prefix="/v1/connections", tags=["connections"], route_class=ScopedRoute)
 
 
 @router.get("", responses=problems())
 async def list_connections(
-    request: Request, person: Asking, asked: Annotated[ConnectionQuery, Query()]
+    request: Request, person: CanRead, asked: Annotated[ConnectionQuery, Query()]
 ) -> ConnectionPage:
     """Return a page of connections."""
     found = await engine_of(request).connections.page(
@@ -62,10 +64,11 @@ async def list_connections(
 
 @router.post("", status_code=201, responses=problems(409, 413, 415), response_model=ConnectionOut)
 async def create_connection(
-    request: Request, person: Asking, body: OneConnectionBody, key: IdempotencyKey = None
+    request: Request, person: CanAdminister, body: OneConnectionBody, key: IdempotencyKey = None
 ) -> Response:
     """Add a connection; the next tick schedules its first run."""
     new = _new(person, body)
+    await check_providers(engine_of(request), person, {"provider_slug": new.provider_slug})
     connections = engine_of(request).connections
     return await answer_once(
         request,
@@ -79,12 +82,14 @@ async def create_connection(
 
 @router.post("/bulk", responses=problems(413, 415), response_model=BulkOut)
 async def create_connections(
-    request: Request, person: Asking, body: BulkBody, key: IdempotencyKey = None
+    request: Request, person: CanAdminister, body: BulkBody, key: IdempotencyKey = None
 ) -> Response:
     """Add thousands of connections, all or none; those that exist are left as they are."""
     new = [
         _new(person, one, f"connections[{place}].") for place, one in enumerate(body.connections)
     ]
+    by_field = {f"connections[{n}].provider_slug": one.provider_slug for n, one in enumerate(new)}
+    await check_providers(engine_of(request), person, by_field)
     connections = engine_of(request).connections
 
     def shape(added: Iterable[Added]) -> BulkOut:
@@ -104,7 +109,7 @@ async def create_connections(
 
 @router.get("/{connection_id}", responses=problems(404))
 async def get_connection(
-    request: Request, response: Response, person: Asking, connection_id: UUID
+    request: Request, response: Response, person: CanRead, connection_id: UUID
 ) -> ConnectionOut:
     """Return a connection."""
     found = await engine_of(request).connections.get(connection_id, tenant_id=person.tenant_id)
@@ -115,13 +120,20 @@ async def get_connection(
 async def edit_connection(
     request: Request,
     response: Response,
-    person: Asking,
+    person: CanOperate,
     connection_id: UUID,
     body: EditBody,
     if_match: IfMatch = None,
 ) -> ConnectionOut:
-    """Change a connection's interval, settings or cursor, together."""
+    """Change a connection's interval, settings or cursor, together.
+
+    Settings (`config`) can lead a connection's credentials elsewhere: they need the scope `admin`.
+    """
     named = body.model_fields_set
+    if "config" in named:
+        person.check(Scope.ADMIN)
+    if not named.isdisjoint(("config", "cursor")):  # what the connector is given
+        await check_provider_of(engine_of(request), person, connection_id)
     if not named:
         raise ValueError("request is empty; name interval_seconds, config or cursor")
     edit = Edit(
@@ -141,7 +153,7 @@ async def edit_connection(
 @router.delete("/{connection_id}", status_code=204, responses=problems(404, 412))
 async def delete_connection(
     request: Request,
-    person: Asking,
+    person: CanAdminister,
     connection_id: UUID,
     keep_signals: bool = False,
     if_match: IfMatch = None,
@@ -159,7 +171,7 @@ async def delete_connection(
 async def pause_connection(
     request: Request,
     response: Response,
-    person: Asking,
+    person: CanOperate,
     connection_id: UUID,
     body: PauseBody | None = None,
     if_match: IfMatch = None,
@@ -179,7 +191,7 @@ async def pause_connection(
 async def resume_connection(
     request: Request,
     response: Response,
-    person: Asking,
+    person: CanOperate,
     connection_id: UUID,
     if_match: IfMatch = None,
 ) -> ConnectionOut:
@@ -198,13 +210,14 @@ async def resume_connection(
 )
 async def sync_connection(
     request: Request,
-    person: Asking,
+    person: CanOperate,
     connection_id: UUID,
     body: SyncBody | None = None,
     key: IdempotencyKey = None,
 ) -> Response:
     """Sync now; the answer is the job that will carry it out."""
     asked = body or SyncBody()
+    _check_priority(person, asked.priority)
     jobs = engine_of(request).jobs
     return await answer_once(
         request,
@@ -224,7 +237,7 @@ async def sync_connection(
 
 @router.get("/{connection_id}/explanation", responses=problems(404))
 async def explain_connection(
-    request: Request, person: Asking, connection_id: UUID
+    request: Request, person: CanRead, connection_id: UUID
 ) -> ExplanationOut:
     """Say why a connection is, or is not, running now."""
     found = await engine_of(request).explain(connection_id, tenant_id=person.tenant_id)
@@ -241,6 +254,13 @@ def _new(person: Person, body: NewConnectionBody, where: str = "") -> NewConnect
     return NewConnection(
         tenant_id, body.provider_slug, body.external_id, body.config, body.interval_seconds
     )
+
+
+def _check_priority(person: Person, priority: int | None) -> None:
+    """P11: one tenant must not put its jobs before those that an operator puts first."""
+    if not person.is_operator and priority is not None and priority > TENANTS_HIGHEST_PRIORITY:
+        rule = f"a tenant's key may ask for {TENANTS_HIGHEST_PRIORITY} at most"
+        raise invalid([{"field": "priority", "rule": rule}])
 
 
 def _shown(connection: Connection, response: Response) -> ConnectionOut:

@@ -4,22 +4,28 @@ from uuid import UUID
 
 from fastapi import APIRouter, Request
 
-from syncline.api.access import Asking
+from syncline.api.access import CanAdminister, ScopedRoute
 from syncline.api.answers import engine_of, problems
 from syncline.api.asked import CredentialsBody
 from syncline.api.schemas import ConnectionOut
+from syncline.api.tenant_providers import check_provider_of
 
-router = APIRouter(prefix="/v1/connections/{connection_id}/credentials", tags=["connections"])
+router = APIRouter(
+    prefix="/v1/connections/{connection_id}/credentials",
+    tags=["connections"],
+    route_class=ScopedRoute,
+)
 
 
 @router.put("", responses=problems(404, 409, 413, 415))
 async def set_credentials(
     request: Request,
-    person: Asking,
+    person: CanAdminister,
     connection_id: UUID,
     body: CredentialsBody,
 ) -> ConnectionOut:
     """Change what a connection signs in with; one that needed that goes on from its cursor."""
+    await check_provider_of(engine_of(request), person, connection_id)
     changed = await engine_of(request).connections.set_credentials(
         connection_id, body.credentials, tenant_id=person.tenant_id
     )
@@ -28,7 +34,7 @@ async def set_credentials(
 
 @router.delete("", responses=problems(404))
 async def forget_credentials(
-    request: Request, person: Asking, connection_id: UUID
+    request: Request, person: CanAdminister, connection_id: UUID
 ) -> ConnectionOut:
     """Forget what a connection signs in with."""
     changed = await engine_of(request).connections.set_credentials(

@@ -5,18 +5,18 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 
-from syncline.api.access import Asking
+from syncline.api.access import CanOperate, CanRead, ScopedRoute
 from syncline.api.answers import IdempotencyKey, answer_once, engine_of, problems
 from syncline.api.asked import JobQuery
 from syncline.api.schemas import JobOut, JobPage
 from syncline.store.job_pages import JobFilter
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ScopedRoute)
 
 
 @router.get("", responses=problems())
 async def list_jobs(
-    request: Request, person: Asking, asked: Annotated[JobQuery, Query()]
+    request: Request, person: CanRead, asked: Annotated[JobQuery, Query()]
 ) -> JobPage:
     """Return a page of jobs, the newest first; one connection's by when they finished."""
     wanted = JobFilter(
@@ -33,7 +33,7 @@ async def list_jobs(
 
 
 @router.get("/{job_id}", responses=problems(404))
-async def get_job(request: Request, person: Asking, job_id: UUID) -> JobOut:
+async def get_job(request: Request, person: CanRead, job_id: UUID) -> JobOut:
     """Return a job, with how often it failed and what last went wrong."""
     return JobOut.of(await engine_of(request).jobs.get(job_id, tenant_id=person.tenant_id))
 
@@ -42,7 +42,7 @@ async def get_job(request: Request, person: Asking, job_id: UUID) -> JobOut:
     "/{job_id}/retry", status_code=202, responses=problems(404, 409, 415), response_model=JobOut
 )
 async def retry_job(
-    request: Request, person: Asking, job_id: UUID, key: IdempotencyKey = None
+    request: Request, person: CanOperate, job_id: UUID, key: IdempotencyKey = None
 ) -> Response:
     """Run a job again, now; of one that has ended a new one is made."""
     jobs = engine_of(request).jobs
@@ -57,6 +57,6 @@ async def retry_job(
 
 
 @router.post("/{job_id}/cancel", responses=problems(404, 409, 415))
-async def cancel_job(request: Request, person: Asking, job_id: UUID) -> JobOut:
+async def cancel_job(request: Request, person: CanOperate, job_id: UUID) -> JobOut:
     """Cancel a queued or running job; a worker that runs it stops at its next renewal."""
     return JobOut.of(await engine_of(request).jobs.cancel(job_id, tenant_id=person.tenant_id))

@@ -4,15 +4,15 @@ from dataclasses import asdict
 
 from fastapi import APIRouter, Request
 
-from syncline.api.access import Asking, AskingOperator
+from syncline.api.access import CanRead, OperatorCanRead, ScopedRoute
 from syncline.api.answers import engine_of, problems
 from syncline.api.schemas import ProviderOut, ProvidersOut, StatsOut, WorkerOut, WorkersOut
 
-router = APIRouter(prefix="/v1", tags=["overview"])
+router = APIRouter(prefix="/v1", tags=["overview"], route_class=ScopedRoute)
 
 
 @router.get("/providers", responses=problems())
-async def list_providers(request: Request, person: Asking) -> ProvidersOut:
+async def list_providers(request: Request, person: CanRead) -> ProvidersOut:
     """Return the providers in use, with their health."""
     found = await engine_of(request).overview.providers(tenant_id=person.tenant_id)
     return ProvidersOut(
@@ -23,13 +23,13 @@ async def list_providers(request: Request, person: Asking) -> ProvidersOut:
 
 
 @router.get("/stats", responses=problems())
-async def get_stats(request: Request, person: Asking) -> StatsOut:
+async def get_stats(request: Request, person: CanRead) -> StatsOut:
     """Return sums: of everything for an operator, of one tenant's rows for its key."""
     return StatsOut(**asdict(await engine_of(request).overview.stats(tenant_id=person.tenant_id)))
 
 
 @router.get("/workers", responses=problems())
-async def list_workers(request: Request, person: AskingOperator) -> WorkersOut:  # noqa: ARG001
+async def list_workers(request: Request, person: OperatorCanRead) -> WorkersOut:  # noqa: ARG001
     """Return every process that works here, and those that died within a day."""
     found = await engine_of(request).workers.list()
     shown = [{name: getattr(one, name) for name in WorkerOut.model_fields} for one in found]

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
-from syncline.api.access import Asking, Person
+from syncline.api.access import CanRead, Person, ScopedRoute
 from syncline.api.answers import engine_of, problems
 from syncline.api.asked import FollowQuery, SignalExport, SignalFilters, SignalQuery, TailQuery
 from syncline.api.schemas import FollowedOut, SignalOut, SignalPage
@@ -18,7 +18,7 @@ from syncline.model import StoredSignal
 from syncline.store.following import START, Followed, Position
 from syncline.store.signal_pages import SignalFilter
 
-router = APIRouter(prefix="/v1/signals", tags=["signals"])
+router = APIRouter(prefix="/v1/signals", tags=["signals"], route_class=ScopedRoute)
 NDJSON = "application/x-ndjson"
 ROWS_A_CHUNK = 500
 LOOK_EVERY_SECONDS = 0.5
@@ -31,7 +31,7 @@ STREAM: dict[int | str, dict[str, Any]] = {
 
 @router.get("", responses=problems())
 async def list_signals(
-    request: Request, person: Asking, asked: Annotated[SignalQuery, Query()]
+    request: Request, person: CanRead, asked: Annotated[SignalQuery, Query()]
 ) -> SignalPage:
     """Return a page of signals by when they were stored."""
     found = await engine_of(request).signals.page(
@@ -46,7 +46,7 @@ async def list_signals(
 
 @router.get("/stream", responses={**STREAM, **problems()}, response_class=StreamingResponse)
 async def stream_signals(
-    request: Request, person: Asking, asked: Annotated[SignalExport, Query()]
+    request: Request, person: CanRead, asked: Annotated[SignalExport, Query()]
 ) -> StreamingResponse:
     """Return all signals as NDJSON, the oldest first."""
     signals, wanted = engine_of(request).signals, _between(person, asked)
@@ -67,7 +67,7 @@ async def stream_signals(
 
 @router.get("/follow", responses=problems())
 async def follow_signals(
-    request: Request, person: Asking, asked: Annotated[FollowQuery, Query()]
+    request: Request, person: CanRead, asked: Annotated[FollowQuery, Query()]
 ) -> FollowedOut:
     """Return what was stored after a position: each signal once, none left out."""
     engine, wanted = engine_of(request), _filter(person, asked)
@@ -87,7 +87,7 @@ async def follow_signals(
 
 @router.get("/tail", responses={**STREAM, **problems()}, response_class=StreamingResponse)
 async def tail_signals(
-    request: Request, person: Asking, asked: Annotated[TailQuery, Query()]
+    request: Request, person: CanRead, asked: Annotated[TailQuery, Query()]
 ) -> StreamingResponse:
     """Return signals as NDJSON as they come in, until the client leaves.
 
@@ -114,7 +114,7 @@ async def tail_signals(
 
 
 @router.get("/{signal_id}", responses=problems(404))
-async def get_signal(request: Request, person: Asking, signal_id: UUID) -> SignalOut:
+async def get_signal(request: Request, person: CanRead, signal_id: UUID) -> SignalOut:
     """Return a signal."""
     return _shown(await engine_of(request).signals.get(signal_id, tenant_id=person.tenant_id))
 
