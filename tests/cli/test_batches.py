@@ -238,9 +238,13 @@ def test_tenant_is_deleted_whole_and_alone(syncline: CommandLine) -> None:
     fill(syncline, "globex")
     end_jobs(syncline, "failed")
 
+    syncline("keys", "create", "acme's", "--tenant", "acme")
+
     result = syncline("tenants", "delete", "acme", "--yes")
 
-    assert result.stdout == ("Deleted tenant acme with 2 connections, 4 jobs and 3 signals.\n")
+    assert result.stdout == (
+        "Deleted tenant acme with 2 connections, 4 jobs and 3 signals; revoked 1 key.\n"
+    )
     for table, left in (("connections", 2), ("sync_jobs", 4), ("signals", 3)):
         assert count(syncline, table) == count(syncline, table, "tenant_id = 'globex'") == left
     assert syncline("tenants", "delete", "acme", "--yes").exit_code == 1

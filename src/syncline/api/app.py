@@ -11,7 +11,7 @@ from syncline.api import docs, login, problems
 from syncline.api.access import Gate, OperatorCanRead
 from syncline.api.dashboard import installing
 from syncline.api.middleware import RequestMiddleware
-from syncline.api.routes import connections, credentials, jobs, overview, signals
+from syncline.api.routes import connections, credentials, jobs, keys, overview, signals
 from syncline.api.wording import one_line, shortened
 from syncline.engine.app import Engine
 from syncline.settings_checks import is_loopback
@@ -56,7 +56,7 @@ def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
     app.add_middleware(RequestMiddleware, gate=gate, hosts=hosts, open_paths=OPEN_PATHS)
     problems.install(app)
     _add_probes(app, engine)
-    for part in (connections, credentials, jobs, signals, overview):
+    for part in (connections, credentials, jobs, signals, overview, keys):
         app.include_router(part.router)
     docs.install(app)
     login.install(app)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from syncline.model import ConnectionStatus, JobStatus, JobType
+from syncline.model import ConnectionStatus, JobStatus, JobType, Scope
 from syncline.store.connection_pages import Order
 
 LARGEST_PAGE = 500
@@ -113,6 +113,18 @@ class EditBody(Strict):
 
 class PauseBody(Strict):
     reason: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+
+
+class NewKeyBody(Strict):
+    name: Annotated[str, Field(min_length=1, max_length=100)] = Field(
+        description="Whose key it is."
+    )
+    tenant_id: Text | None = Field(None, description="The one tenant it sees; none: an operator's.")
+    scope: Scope = Scope.ADMIN
+    expires_in_days: Annotated[int, Field(ge=1, le=3650, strict=True)] | None = Field(
+        None, description="When it ends by itself; left out, after `api.key_days`."
+    )
+    never_expires: bool = False
 
 
 class SyncBody(Strict):

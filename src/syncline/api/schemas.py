@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from syncline.engine.edits import version_of
-from syncline.model import Connection, Job
+from syncline.model import ApiKey, Connection, Job
 
 Json = dict[str, Any]
 
@@ -155,6 +155,31 @@ class WorkerOut(BaseModel):
 
 class WorkersOut(BaseModel):
     items: list[WorkerOut]
+
+
+class KeyOut(BaseModel):
+    id: UUID
+    name: str
+    tenant_id: str | None = Field(description="The one tenant it sees; null for an operator's.")
+    scope: str
+    status: str = Field(description="`active`, `expiring`, `expired` or `revoked`.")
+    begins_with: str = Field(description="The part of the key that is no secret.")
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None = Field(description="May lag by a minute.")
+
+    @classmethod
+    def of(cls, key: ApiKey) -> "KeyOut":
+        return cls(**{name: getattr(key, name) for name in cls.model_fields})
+
+
+class KeysOut(BaseModel):
+    items: list[KeyOut]
+
+
+class NewKeyOut(KeyOut):
+    key: str = Field(description="The key itself, shown this once.", repr=False)
 
 
 class FieldError(BaseModel):

@@ -23,7 +23,7 @@ def doctor(context: typer.Context, json: AsJson = False) -> None:
     """Look for what is wrong, and say what to do. Exits with 1 when something is bad.
 
     Looks at the database's version, limits and settings, this role's rights, clocks, workers,
-    scheduler, queue, tables and old snapshots.
+    scheduler, queue, tables, old snapshots and keys that end soon.
     """
     found = session_of(context).call(lambda engine: engine.inspection.diagnose())
     if json:

@@ -49,25 +49,26 @@ def export(context: typer.Context, tenant: Tenant, output: Output = None) -> Non
 
 @commands.command(epilog="Example: syncline tenants delete acme --yes")
 def delete(context: typer.Context, tenant: Tenant, yes: Yes = False) -> None:
-    """Remove a tenant's connections, jobs and signals, in batches.
+    """Revoke a tenant's keys, then remove its connections, jobs and signals, in batches.
 
     Cut short, it can be called again to remove the rest.
     """
     session = session_of(context)
 
-    async def work(_interrupts: Interrupts) -> "TenantSize":
+    async def work(_interrupts: Interrupts) -> "tuple[TenantSize, int]":
         async with session.engine() as engine:
             size = await engine.tenants.count(tenant)
-            if not size.rows:
+            if not size.rows and not size.keys:
                 raise Failure(f"there is nothing of a tenant {one_line(tenant)!r}")
             confirm(f"Delete tenant {one_line(tenant)} with {_counted(size)}?", yes=yes)
             with progress("delete", size.rows) as advance:
-                await engine.tenants.delete(tenant, on_progress=advance)
-            return size
+                revoked = await engine.tenants.delete(tenant, on_progress=advance)
+            return size, revoked
 
     with session.logs():
-        size = perform(work)
-    print(f"Deleted tenant {one_line(tenant)} with {_counted(size)}.")
+        size, revoked = perform(work)
+    keys = "1 key" if revoked == 1 else f"{revoked:,} keys"
+    print(f"Deleted tenant {one_line(tenant)} with {_counted(size)}; revoked {keys}.")
 
 
 def _counted(size: "TenantSize") -> str:

@@ -1,6 +1,7 @@
 """How things stand: the invariants as far as they can be judged, and what happens now."""
 
 from syncline.clock import host_time
+from syncline.engine.access import expiring_keys
 from syncline.engine.desk import Desk
 from syncline.engine.presence import DEAD_AFTER
 from syncline.policy.diagnosis import diagnose
@@ -45,6 +46,7 @@ class Inspection(Desk):
                     tick_interval=self._settings.scheduler.tick_interval,
                     oldest_due_at=queue.oldest_due_at,
                     pool_size=self._settings.pool_size,
+                    expiring_keys=await expiring_keys(tx, now),
                 )
             )
 

@@ -5,7 +5,7 @@ from functools import partial
 from uuid import UUID
 
 from syncline.engine.desk import Desk, check_text
-from syncline.store import connections, tenants
+from syncline.store import connections, keys, tenants
 from syncline.store.pool import Transaction
 from syncline.store.tenants import FIRST_PLACE, Line, TenantSize
 
@@ -16,7 +16,7 @@ NextLines = Callable[[Transaction, UUID, int], Awaitable[list[Line]]]
 
 class Tenants(Desk):
     async def count(self, tenant_id: str) -> TenantSize:
-        """Return how many connections, jobs and signals the tenant has."""
+        """Return how many connections, jobs, signals and keys the tenant has."""
         check_text("tenant_id", tenant_id, characters=255)
 
         async def read(tx: Transaction) -> TenantSize:
@@ -47,12 +47,19 @@ class Tenants(Desk):
 
     async def delete(
         self, tenant_id: str, *, on_progress: Callable[[int], None] = lambda _: None
-    ) -> None:
-        """Remove everything of a tenant, in batches; cut short, it can be called again.
+    ) -> int:
+        """Revoke a tenant's keys and remove its rows; return how many keys were revoked.
 
-        A run in progress settles nothing once its connection is gone.
+        Rows go in batches; cut short, it can be called again. A run in progress settles nothing
+        once its connection is gone.
         """
         check_text("tenant_id", tenant_id, characters=255)
+
+        async def revoke(tx: Transaction) -> int:
+            return await keys.revoke_of_tenant(tx, tenant_id, now=await self._clock.now(tx))
+
+        # First, so that nobody adds to what is being removed.
+        revoked = await self._pool.retrying(revoke)
         async for connection in self._walk(_of(tenants.connections, tenant_id)):
             await self._delete_connection(connection.id, on_progress)
 
@@ -61,6 +68,7 @@ class Tenants(Desk):
 
         while removed := await self._pool.retrying(remove_signals):
             on_progress(removed)
+        return revoked
 
     async def _delete_connection(self, id_: UUID, on_progress: Callable[[int], None]) -> None:
         """Remove the jobs first, in batches: a long history would hold its locks for long."""

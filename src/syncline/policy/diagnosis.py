@@ -12,6 +12,7 @@ LATE = timedelta(minutes=5)
 SKEW = timedelta(seconds=5)
 DEAD_SHARE, DEAD_ROWS = 0.2, 20_000
 UNFROZEN = 1_000_000_000
+KEYS_NAMED = 5
 
 
 def diagnose(symptoms: Symptoms) -> list[Diagnosis]:
@@ -26,6 +27,7 @@ def diagnose(symptoms: Symptoms) -> list[Diagnosis]:
         _queue(symptoms),
         *_bloat(symptoms),
         _snapshots(symptoms),
+        _keys(symptoms),
     ]
 
 
@@ -205,6 +207,25 @@ def _snapshots(symptoms: Symptoms) -> Diagnosis:
         Verdict.WARNING if found else Verdict.OK,
         "; ".join(found) or "none older than 5 minutes",
         " ".join(advice),
+    )
+
+
+def _keys(symptoms: Symptoms) -> Diagnosis:
+    expiring = symptoms.expiring_keys
+    named = [
+        f"{key.name} ({key.id}) in {_span(key.expires_at - symptoms.now)}"
+        for key in expiring[:KEYS_NAMED]
+        if key.expires_at is not None
+    ]
+    if len(expiring) > KEYS_NAMED:
+        named.append(f"{len(expiring) - KEYS_NAMED} more")
+    return Diagnosis(
+        "API keys",
+        Verdict.WARNING if expiring else Verdict.OK,
+        f"end soon: {', '.join(named)}" if expiring else "none ends soon",
+        "Make new ones with `syncline keys create`, hand them out, and revoke the old ones."
+        if expiring
+        else "",
     )
 
 

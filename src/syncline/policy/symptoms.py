@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from syncline.model import Worker
+from syncline.model import ApiKey, Worker
 
 
 class Verdict(StrEnum):
@@ -70,3 +70,4 @@ class Symptoms:
     tick_interval: timedelta
     oldest_due_at: datetime | None
     pool_size: int
+    expiring_keys: Sequence[ApiKey] = ()

@@ -24,11 +24,18 @@ COUNT_SIGNALS = """
 """
 
 
+COUNT_KEYS = """
+    -- A tenant's keys that were not revoked.
+    SELECT count(*) FROM {schema}.api_keys WHERE tenant_id = $1 AND revoked_at IS NULL
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class TenantSize:
     connections: int
     jobs: int
     signals: int
+    keys: int
 
     @property
     def rows(self) -> int:
@@ -40,6 +47,7 @@ async def count(tx: Transaction, tenant_id: str) -> TenantSize:
         connections=await tx.fetchval(COUNT_CONNECTIONS, tenant_id, timeout=300),
         jobs=await tx.fetchval(COUNT_JOBS, tenant_id, timeout=300),
         signals=await tx.fetchval(COUNT_SIGNALS, tenant_id, timeout=300),
+        keys=await tx.fetchval(COUNT_KEYS, tenant_id),
     )
 
 
