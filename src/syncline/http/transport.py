@@ -17,7 +17,7 @@ from httpcore2 import SOCKET_OPTION, AsyncNetworkBackend, AsyncNetworkStream
 
 from syncline.errors import Transient
 from syncline.http.addresses import refusal
-from syncline.http.environment import HttpEnvironment, Resolve
+from syncline.http.environment import HttpEnvironment
 
 MAX_CONNECTIONS = 20
 
@@ -77,9 +77,7 @@ class CheckedBackend(AsyncNetworkBackend):
     """Connects to the address that was checked, never to a name."""
 
     def __init__(self, environment: HttpEnvironment) -> None:
-        self._resolve: Resolve = environment.resolve or resolve
-        self._allow_private = environment.allow_private
-        self._is_allowed = environment.is_allowed
+        self._environment = environment
         self._sockets = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
@@ -90,13 +88,8 @@ class CheckedBackend(AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> AsyncNetworkStream:
-        addresses = await self._resolve(host, port)
-        for address in addresses:
-            # One that is not public refuses them all: a name that is both is a trap.
-            if not self._allow_private and not self._is_allowed(address):
-                raise refusal(host, address)
         failure: Exception = Transient(f"{host} has no address")
-        for address in addresses:
+        for address in await checked_addresses(self._environment, host, port):
             try:
                 return await self._sockets.connect_tcp(
                     address, port, timeout, local_address, socket_options
@@ -107,6 +100,16 @@ class CheckedBackend(AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await self._sockets.sleep(seconds)
+
+
+async def checked_addresses(environment: HttpEnvironment, host: str, port: int) -> list[str]:
+    """Resolve a name once; return where it leads to, or refuse it."""
+    addresses = await (environment.resolve or resolve)(host, port)
+    for address in addresses:
+        # One that is not public refuses them all: a name that is both is a trap.
+        if not environment.allow_private and not environment.is_allowed(address):
+            raise refusal(host, address)
+    return addresses
 
 
 async def resolve(host: str, port: int) -> list[str]:
