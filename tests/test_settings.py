@@ -42,6 +42,7 @@ DEFAULTS: dict[str, Any] = {
     "rate_limit.max_seconds": 900,
     "rate_limit.jitter_factor": 0.1,
     "rate_limit.providers": {},
+    "foreign.unsandboxed": [],
     "http.allow_private": [],
     "http.timeout_seconds": 60,
     "http.connect_timeout_seconds": 10,

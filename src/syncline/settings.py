@@ -30,7 +30,7 @@ from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS, ScheduleRules
 from syncline.redaction import mask_secrets
 from syncline.sdk.page import PageLimits
 from syncline.secret_files import secrets_from_files
-from syncline.settings_http import HttpSettings
+from syncline.settings_http import HttpSettings, ProviderSlugs
 
 TOML_FILE = "syncline.toml"
 Fraction = Annotated[Decimal, Field(ge=0, lt=1)]
@@ -181,6 +181,18 @@ class ApiSettings(checks.Component):
         return timedelta(days=self.key_days)
 
 
+class ForeignSettings(checks.Component):
+    """How programs of others run."""
+
+    unsandboxed: ProviderSlugs = Field(
+        default_factory=list,
+        description="Providers whose programs run without a sandbox; `*` means all.",
+    )
+
+    def is_unsandboxed(self, provider_slug: str) -> bool:
+        return provider_slug in self.unsandboxed or "*" in self.unsandboxed
+
+
 class RetentionSettings(checks.Component):
     """How long finished work is kept."""
 
@@ -221,6 +233,7 @@ class Settings(BaseSettings):
     executor: ExecutorSettings = ExecutorSettings()
     rate_limit: RateLimitSettings = RateLimitSettings()
     http: HttpSettings = HttpSettings()
+    foreign: ForeignSettings = ForeignSettings()
     api: ApiSettings = ApiSettings()
     retention: RetentionSettings = RetentionSettings()
     telemetry: TelemetrySettings = TelemetrySettings()

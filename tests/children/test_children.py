@@ -272,7 +272,7 @@ def test_our_own_limits_are_untouched() -> None:
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
-NOT_YET = {"foreign/environments.py", "foreign/host.py", "git_program.py"}
+NOT_YET = {"foreign/environments.py", "git_program.py"}
 
 
 def test_connectors_have_one_way_to_start_a_child() -> None:

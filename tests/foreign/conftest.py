@@ -10,6 +10,7 @@ import pytest
 
 from support import fake_tap
 from support.processes import Fleet
+from syncline.children.sandbox import why_unavailable
 from syncline.connectors.foreign.environments import Installed
 from syncline.connectors.foreign.singer import SingerTap
 
@@ -26,7 +27,8 @@ def install_fake(folder: Path) -> Installed:
     program = folder / "tap-fake"
     body = Path(fake_tap.__file__).read_text()
     program.write_text(f"#!{sys.executable}\n{body}")
-    program.chmod(0o700)
+    program.chmod(0o755)
+    folder.chmod(0o755)  # in a sandbox that root started it runs as a user that owns nothing
     return Installed(
         name="tap-fake",
         requirement="tap-fake",
@@ -39,8 +41,24 @@ def install_fake(folder: Path) -> Installed:
 
 
 @pytest.fixture
-def tap(installed: Installed, tmp_path: Path) -> SingerTap:
-    return SingerTap(installed, tmp_path / "runs")
+def tap(installed: Installed) -> SingerTap:
+    """The fake tap as an operator runs it without a sandbox, so that it can leave notes."""
+    tap = SingerTap(installed)
+    tap.sandboxed = False
+    return tap
+
+
+@pytest.fixture
+def sandbox() -> None:
+    """Skip where no sandbox can be had."""
+    reason = why_unavailable()
+    if reason is not None:
+        pytest.skip(f"no sandbox can be had here: {reason}")
+
+
+@pytest.fixture
+def sandboxed_tap(installed: Installed, sandbox: None) -> SingerTap:
+    return SingerTap(installed)
 
 
 @pytest.fixture

@@ -41,12 +41,16 @@ if "error" in config:
 """
 
 
-@pytest.fixture
-def airbyte(tmp_path: Path) -> AirbyteManifest:
+@pytest.fixture(params=["sandboxed", "unsandboxed"])
+def airbyte(request: pytest.FixtureRequest, tmp_path: Path) -> AirbyteManifest:
     program = tmp_path / "program"
     program.write_text(f"#!{sys.executable}\n{PROGRAM}")
-    program.chmod(0o700)
-    return AirbyteManifest(str(program), tmp_path / "runs")
+    program.chmod(0o755)
+    airbyte = AirbyteManifest(str(program))
+    airbyte.sandboxed = request.param == "sandboxed"
+    if airbyte.sandboxed:
+        request.getfixturevalue("sandbox")
+    return airbyte
 
 
 def connection(**config: Any) -> Connection:

@@ -33,13 +33,13 @@ async def test_a_tap_whose_workers_are_killed_loses_and_doubles_nothing(
     job_id = await add_due_job(fleet, config)
 
     for wanted in (10, 30):
-        worker = fleet.start_worker(home=home)
+        worker = fleet.start_worker(home=home, foreign__unsandboxed="tap-fake")
         await until(lambda wanted=wanted: has_stored(fleet, wanted), within=20)  # type: ignore[misc]
         worker.kill()
         await exit_code(worker, within=5)
         pid = json.loads(notes.read_text().splitlines()[-1])["pid"]
         await until(lambda pid=pid: not is_alive(pid), what="the tap ends with its worker")  # type: ignore[misc]
-    fleet.start_worker(home=home)
+    fleet.start_worker(home=home, foreign__unsandboxed="tap-fake")
 
     await until(lambda: has_succeeded(fleet, job_id), within=LEASE_SECONDS + 20)
     rows = await fleet.sql(
@@ -112,7 +112,8 @@ def test_a_tap_is_installed_shown_upgraded_and_removed_by_command(tmp_path: Path
 
 def syncline(home: Path, command: str, *arguments: str, code: int = 0) -> str:
     group = [] if command == "providers" else ["singer"]
-    environment = {"SYNCLINE_HOME": str(home)}
+    # It reads a file of this host, and so it runs without a sandbox.
+    environment = {"SYNCLINE_HOME": str(home), "SYNCLINE_FOREIGN__UNSANDBOXED": "tap-fake"}
     done = CliRunner().invoke(app, [*group, command, *arguments], env=environment)
     assert done.exit_code == code, done.output
     return done.output if code else done.stdout

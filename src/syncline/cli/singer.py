@@ -89,16 +89,19 @@ def streams(
     from syncline.connectors.foreign.catalog import select, stream_name
     from syncline.connectors.foreign.options import read_options
     from syncline.connectors.foreign.singer import SingerTap
+    from syncline.engine.equipment import equip
+    from syncline.http.environment import Untold
     from syncline.model import Connection
 
-    taps = _shelf()
-    installed = taps.get(tap)
+    installed = _shelf().get(tap)
+    connector = SingerTap(installed)
+    equip({tap: connector}, session_of(context).settings(), Untold())
     connection = Connection(
         UUID(int=0), "trial", tap, "trial", status="active", config=config or {}, metadata={}
     )
 
     async def discover(_interrupts: "Interrupts") -> dict[str, Any]:
-        return await SingerTap(installed, taps.folder).discover(connection)
+        return await connector.discover(connection)
 
     with session_of(context).logs():
         options = read_options(connection, installed.settings_schema)

@@ -12,7 +12,7 @@ from syncline.settings import Settings
 def equip(
     connectors: Mapping[str, Connector], settings: Settings, telemetry: HttpTelemetry
 ) -> None:
-    """Give each connector its HTTP environment and the limits of its child processes."""
+    """Give each connector its HTTP environment, and the limits of its child processes."""
     http = settings.http
     limits = HttpLimits(
         timeout_seconds=http.timeout_seconds,
@@ -29,3 +29,4 @@ def equip(
                 telemetry=telemetry,
             )
             connector.child_limits = child_limits
+            connector.sandboxed = not settings.foreign.is_unsandboxed(provider_slug)

@@ -25,6 +25,7 @@ class Connector:
     local: ClassVar[bool] = False  # it runs a program or reads this host
     http_environment: "HttpEnvironment | None" = None  # the engine's, once it has the connector
     child_limits: ChildLimits = ChildLimits()  # of each process it starts; the engine's, too
+    sandboxed: bool = True  # whether a program of others runs in a sandbox; the engine's, too
 
     def sync(
         self, connection: Connection, cursor: Any

@@ -14,15 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from syncline.children.process import private_folder
 from syncline.clock import host_time
-from syncline.connectors.foreign.host import (
-    LOG,
-    Redact,
-    redactor,
-    run_folder,
-    running,
-    write_json,
-)
+from syncline.connectors.foreign.connector import ForeignConnector
+from syncline.connectors.foreign.host import LOG, Redact, redactor, write_json
 from syncline.connectors.foreign.options import Options, read_options
 from syncline.connectors.foreign.pages import (
     Gathering,
@@ -35,7 +30,6 @@ from syncline.connectors.foreign.specification import secret_values
 from syncline.errors import Permanent, SyncError, Transient
 from syncline.model import Connection, Signal, SyncResult
 from syncline.sdk.connector import Connector
-from syncline.store.embedded.home import resolve_home
 
 PROGRAM = "source-declarative-manifest"
 IDLE_SECONDS = 5.0
@@ -46,10 +40,10 @@ def installed_airbyte() -> list[Connector]:
     """Return the connector, if the program that runs manifests is there."""
     beside = str(Path(sys.executable).parent)
     found = shutil.which(PROGRAM, path=beside) or shutil.which(PROGRAM)
-    return [AirbyteManifest(found, resolve_home() / "airbyte")] if found else []
+    return [AirbyteManifest(found)] if found else []
 
 
-class AirbyteManifest(Connector):
+class AirbyteManifest(ForeignConnector):
     """Syncs by a manifest.
 
     Config: `manifest`, an object; `settings`, what its spec asks for; `streams`, names or patterns
@@ -58,9 +52,8 @@ class AirbyteManifest(Connector):
 
     provider = "airbyte"
 
-    def __init__(self, executable: str, folder: Path) -> None:
-        self._executable = executable
-        self._folder = folder
+    def __init__(self, executable: str) -> None:
+        super().__init__(executable)
         self._catalogs: dict[str, list[dict[str, Any]]] = {}
 
     async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
@@ -68,7 +61,7 @@ class AirbyteManifest(Connector):
         spec = (manifest.get("spec") or {}).get("connection_specification")
         options = read_options(connection, spec, frozenset({"manifest"}))
         redact = redactor(connection.credentials, secret_values(options.settings, spec))
-        with run_folder(self._folder) as folder:
+        with private_folder() as folder:
             write_json(folder / "config.json", options.settings)
             write_json(folder / "manifest.json", manifest)
             streams = await self._wanted_streams(manifest, options, folder, redact)
@@ -77,8 +70,8 @@ class AirbyteManifest(Connector):
             translation = Translation(streams, page, cursor, redact)
             write_json(folder / "state.json", translation.states)
             more = ("--catalog", folder / "catalog.json", "--state", folder / "state.json")
-            command = self._command("read", folder, *more)
-            async with running(command, folder=folder, redact=redact, name="airbyte") as source:
+            arguments = _arguments("read", folder, *more)
+            async with self.running(arguments, inputs=folder, redact=redact) as source:
                 while (line := await source.next_line(IDLE_SECONDS)) != b"":
                     if line is not None:
                         translation.take(line)
@@ -109,8 +102,8 @@ class AirbyteManifest(Connector):
 
     async def _discover(self, folder: Path, redact: Redact) -> list[dict[str, Any]]:
         translation = Translation([], Gathering(1), None, redact)
-        command = self._command("discover", folder)
-        async with running(command, folder=folder, redact=redact, name="airbyte") as source:
+        arguments = _arguments("discover", folder)
+        async with self.running(arguments, inputs=folder, redact=redact) as source:
             while line := await source.next_line(120.0):
                 translation.take(line)
             failure = translation.failure or await source.failure()
@@ -120,9 +113,10 @@ class AirbyteManifest(Connector):
             raise Transient("the manifest's streams were not told")
         return translation.catalog
 
-    def _command(self, verb: str, folder: Path, *more: str | Path) -> list[str | Path]:
-        config, manifest = folder / "config.json", folder / "manifest.json"
-        return [self._executable, verb, "--config", config, "--manifest-path", manifest, *more]
+
+def _arguments(verb: str, folder: Path, *more: str | Path) -> list[str | Path]:
+    config, manifest = folder / "config.json", folder / "manifest.json"
+    return [verb, "--config", config, "--manifest-path", manifest, *more]
 
 
 def _manifest_of(connection: Connection) -> dict[str, Any]:

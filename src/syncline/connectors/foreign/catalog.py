@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from syncline.clock import monotonic
-from syncline.connectors.foreign.environments import Installed
-from syncline.connectors.foreign.host import Redact, running
+from syncline.connectors.foreign.connector import ForeignConnector
+from syncline.connectors.foreign.host import Redact
 from syncline.connectors.foreign.options import Options
 from syncline.errors import Permanent, Transient
 
@@ -21,10 +21,10 @@ DISCOVERY_SECONDS = 120.0
 class Catalogs:
     """The catalogs of one tap by its settings, discovered once in a while."""
 
-    def __init__(self, tap: Installed) -> None:
+    def __init__(self, tap: ForeignConnector, capabilities: list[str] | None) -> None:
         self._tap = tap
         self._known: dict[str, tuple[float, dict[str, Any]]] = {}
-        can = tap.capabilities
+        can = capabilities
         self._can_discover = can is None or "discover" in can
         self.option = "--catalog" if can is None or "catalog" in can else "--properties"
 
@@ -43,14 +43,9 @@ class Catalogs:
 
     async def discover(self, folder: Path, redact: Redact) -> dict[str, Any]:
         """Ask the tap for its streams; its config lies in the folder."""
-        command: list[str | Path] = [
-            self._tap.executable,
-            "--config",
-            folder / "config.json",
-            "--discover",
-        ]
-        text = b""
-        async with running(command, folder=folder, redact=redact, name=self._tap.name) as tap:
+        text = bytearray()
+        arguments = ("--config", folder / "config.json", "--discover")
+        async with self._tap.running(arguments, inputs=folder, redact=redact) as tap:
             while line := await tap.next_line(DISCOVERY_SECONDS):
                 text += line
                 if len(text) > LARGEST_CATALOG_BYTES:

@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,15 @@ NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,98}[a-z0-9])?")
 RECORD = "installed.json"
 ABOUT_SECONDS = 60
 INSTALL_SECONDS = 1800
+# An installation is the operator's own act: it reads their configuration of pip and ssh, may go
+# through their proxy and compile. Our settings, a database's or a cloud's are none of its business.
+PASSED_ON = {"PATH", "HOME", "LANG", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+FOR_PIP = (
+    *("PIP_", "XDG_", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSH_AUTH_SOCK", "GIT_SSH"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("CC", "CXX", "CFLAGS", "CPPFLAGS", "LDFLAGS", "PKG_CONFIG", "CARGO_HOME", "RUSTUP_HOME"),
+)
 LAST_WITH_PKG_RESOURCES = "setuptools<81"
 LIST_SCRIPTS = """
 import importlib.metadata as metadata, json, re, sys
@@ -94,7 +104,8 @@ class Shelf:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self.folder / f"environment-{new_id().hex}"
         try:
-            package = _install(draft, requirement)
+            with _readable_files():
+                package = _install(draft, requirement)
             script = _choose_script(package, executable)
             name = name or script
             if not NAME.fullmatch(name):
@@ -165,7 +176,7 @@ def _pip_install(environment: Path, requirement: str) -> None:
     ours = importlib.util.find_spec("pip") is not None
     pip = [sys.executable, "-m", "pip", "--python", python] if ours else [python, "-m", "pip"]
     options = ["install", "--quiet", "--disable-pip-version-check", "--no-input", "--"]
-    done = _run([*pip, *options, requirement], timeout=INSTALL_SECONDS)
+    done = _run([*pip, *options, requirement], timeout=INSTALL_SECONDS, also=FOR_PIP)
     if done.returncode:
         raise ValueError(f"pip could not install {requirement}: {done.stderr.strip()[-1500:]}")
 
@@ -200,9 +211,15 @@ def _ask_about(environment: Path, executable: str) -> Any:
     return about if isinstance(about, dict) else None
 
 
-def _run(command: list[str], timeout: float = 120) -> "subprocess.CompletedProcess[str]":
-    own = ("SYNCLINE_", "PYTHON")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+def _run(
+    command: list[str], timeout: float = 120, also: tuple[str, ...] = ()
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command with an allow-list of variables, and those that begin as `also` says."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in PASSED_ON or name.startswith(("LC_", *also))
+    }
     return subprocess.run(  # noqa: S603  (what the user asked to install)
         command,
         capture_output=True,
@@ -212,3 +229,16 @@ def _run(command: list[str], timeout: float = 120) -> "subprocess.CompletedProce
         stdin=subprocess.DEVNULL,
         check=False,
     )
+
+
+@contextmanager
+def _readable_files() -> Iterator[None]:
+    """Let files be made that others may read, as a sandboxed program's user has to.
+
+    The folder that they lie in stays closed to others.
+    """
+    before = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(before)

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from syncline.children.process import private_folder
 from syncline.clock import host_time
 from syncline.connectors.foreign.catalog import Catalogs
+from syncline.connectors.foreign.connector import ForeignConnector
 from syncline.connectors.foreign.environments import Installed, Shelf
-from syncline.connectors.foreign.host import redactor, run_folder, running, write_json
+from syncline.connectors.foreign.host import redactor, write_json
 from syncline.connectors.foreign.options import Options, read_options
 from syncline.connectors.foreign.pages import (
     Gathering,
@@ -33,11 +35,10 @@ TABLE_VERSION = "_sdc_table_version"
 
 def installed_taps(home: Path | None = None) -> list[Connector]:
     """Return a connector for each tap that is installed here."""
-    shelf = Shelf(SHELF, home)
-    return [SingerTap(tap, shelf.folder) for tap in shelf.all()]
+    return [SingerTap(tap) for tap in Shelf(SHELF, home).all()]
 
 
-class SingerTap(Connector):
+class SingerTap(ForeignConnector):
     """Syncs with one tap, run as a process for each sync.
 
     Config: `settings`, the tap's own; `streams`, names or patterns of the streams to sync (default:
@@ -45,11 +46,11 @@ class SingerTap(Connector):
     over the settings, in a file that only this user can read.
     """
 
-    def __init__(self, tap: Installed, folder: Path) -> None:
+    def __init__(self, tap: Installed) -> None:
+        super().__init__(tap.executable, [tap.environment])
         self.provider = tap.name
         self._tap = tap
-        self._folder = folder
-        self._catalogs = Catalogs(tap)
+        self._catalogs = Catalogs(self, tap.capabilities)
 
     async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
         options = read_options(connection, self._tap.settings_schema)
@@ -57,16 +58,16 @@ class SingerTap(Connector):
         redact = redactor(connection.credentials, secret)
         page = Gathering(options.page_size)
         translation = Translation(options, page)
-        with run_folder(self._folder) as folder:
+        with private_folder() as folder:
             config = write_json(folder / "config.json", options.settings)
-            command: list[str | Path] = [self._tap.executable, "--config", config]
+            arguments: list[str | Path] = ["--config", config]
             catalog = await self._catalogs.chosen(options, folder, redact)
             if catalog is not None:
                 option = self._catalogs.option
-                command += [option, write_json(folder / "catalog.json", catalog)]
+                arguments += [option, write_json(folder / "catalog.json", catalog)]
             if cursor is not None:
-                command += ["--state", write_json(folder / "state.json", cursor)]
-            async with running(command, folder=folder, redact=redact, name=self.provider) as tap:
+                arguments += ["--state", write_json(folder / "state.json", cursor)]
+            async with self.running(arguments, inputs=folder, redact=redact) as tap:
                 while (line := await tap.next_line(IDLE_SECONDS)) != b"":
                     if line is not None:
                         translation.take(line)
@@ -82,7 +83,7 @@ class SingerTap(Connector):
         """Return the tap's catalog for a connection's settings, as it stands."""
         options = read_options(connection, self._tap.settings_schema)
         redact = redactor(connection.credentials)
-        with run_folder(self._folder) as folder:
+        with private_folder() as folder:
             write_json(folder / "config.json", options.settings)
             return await self._catalogs.discover(folder, redact)
 
