@@ -10,6 +10,7 @@ ROUNDS ?= 5
 # The tests about attacks that are fast enough for every run; slow ones have the marker `security`.
 ATTACKS = $(wildcard tests/security tests/bad_input tests/credentials) \
           tests/api/test_access.py tests/api/test_hostile_text.py tests/api/test_middleware.py \
+          tests/api/test_limits.py tests/api/test_protocol.py \
           tests/api/test_tenants.py tests/cli/test_secrets.py tests/connectors/test_git_safety.py \
           tests/http_client/test_addresses.py
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

@@ -35,6 +35,12 @@ from syncline.settings_http import HttpSettings, ProviderSlugs
 TOML_FILE = "syncline.toml"
 Fraction = Annotated[Decimal, Field(ge=0, lt=1)]
 SchemaName = Annotated[str, AfterValidator(checks.check_schema)]
+ProxyAddresses = Annotated[
+    list[str],
+    NoDecode,
+    BeforeValidator(checks.split_names),
+    AfterValidator(checks.check_networks),
+]
 ModuleNames = Annotated[list[str], NoDecode, BeforeValidator(checks.split_names)]
 Slugs = Annotated[list[str] | None, NoDecode, BeforeValidator(checks.split_names)]
 
@@ -174,6 +180,30 @@ class ApiSettings(checks.Component):
     )
     key_days: int = Field(
         365, ge=1, le=3650, description="Days that a key lasts unless it says otherwise."
+    )
+    trusted_proxies: ProxyAddresses = Field(
+        default_factory=list, description="Proxies whose X-Forwarded-For names the client."
+    )
+    requests_per_second: float = Field(
+        100, gt=0, le=1_000_000, description="Requests of one key, on average."
+    )
+    burst: int = Field(1000, ge=1, le=1_000_000, description="Requests of one key, at a stretch.")
+    address_requests_per_second: float = Field(
+        50, gt=0, le=1_000_000, description="Requests without a good key from one address."
+    )
+    address_burst: int = Field(500, ge=1, le=1_000_000, description="The same, at a stretch.")
+    failed_logins_per_minute: int = Field(
+        10, ge=1, le=10_000, description="Wrong keys from one address before it must wait."
+    )
+    concurrent_requests: int | None = Field(
+        None, ge=1, le=500, description="Requests of one caller that run at once."
+    )
+    concurrent_streams: int = Field(
+        20, ge=1, le=10_000, description="Streams and waiting requests of one caller."
+    )
+    max_clients: int = Field(500, ge=1, le=100_000, description="Open sockets in all.")
+    max_clients_per_address: int = Field(
+        100, ge=1, le=100_000, description="Open sockets of one address."
     )
 
     @property

@@ -51,6 +51,16 @@ def split_names(names: Any) -> Any:
     return names
 
 
+def check_networks(networks: list[str]) -> list[str]:
+    """Refuse what is no address or network: a name, or a `*` that would trust everybody."""
+    for network in networks:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError:
+            raise ValueError(f"{network!r} is no address or network such as 10.0.0.0/8") from None
+    return networks
+
+
 def as_secret(value: Any) -> Any:
     """Return a secret whatever was given, so that no complaint about its type can quote it."""
     return value if value is None or isinstance(value, SecretStr) else SecretStr(str(value))

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from syncline import metrics
 from syncline.policy.schedule import RunPlan
+from syncline.telemetry_api import ApiTelemetry
 from syncline.telemetry_house import MAX_PROVIDERS as MAX_PROVIDERS
 from syncline.telemetry_house import HouseTelling
 from syncline.telemetry_http import HttpCalls
@@ -50,6 +51,7 @@ class Telemetry(HouseTelling):
         self._executor = metrics.ExecutorMetrics(define)
         self._tracer = tracer or trace.get_tracer("syncline")
         self.http = HttpCalls(define, self._tracer, cell)
+        self.api = ApiTelemetry(define, cell)
         self._tick_span: trace.Span = trace.INVALID_SPAN
         self._span_events_left = 0
         self._tenants = metrics.BoundedNames(max_tenants) if tenant_label else None

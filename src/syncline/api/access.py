@@ -14,10 +14,12 @@ from uuid import UUID
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 
+from syncline.api.limits import LoginAttempts
 from syncline.api.problems import Problem
 from syncline.engine.access import SESSION_LASTS
 from syncline.engine.app import Engine
 from syncline.model import ApiKey, KeyStatus, Scope
+from syncline.policy.rate_limit import network_of
 
 COOKIE = "syncline_session"
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
@@ -46,6 +48,13 @@ class Person:
     @property
     def is_operator(self) -> bool:
         return self.tenant_id is None
+
+    @property
+    def caller(self) -> str:
+        """Return whose requests are limited together: a tenant's, or an operator's key's."""
+        if self.tenant_id is not None:
+            return f"tenant {self.tenant_id}"
+        return f"key {self.key_id}" if self.key_id is not None else "local"
 
     @property
     def csrf_token(self) -> str:
@@ -80,6 +89,8 @@ class Gate:
     def __init__(self, engine: Engine, *, is_public: bool) -> None:
         self._access = engine.access
         self._needs_key = is_public
+        failures = engine.settings.api.failed_logins_per_minute
+        self._attempts = LoginAttempts(failures, engine.telemetry.api)
 
     @property
     def is_closed(self) -> bool:
@@ -96,10 +107,10 @@ class Gate:
         """Return who asks, or raise the problem that tells what is missing."""
         header = request.headers.get("authorization")
         if header is not None:
-            return await self._by_key(header)
+            return await self._by_key(header, address_of(request))
         session = request.cookies.get(COOKIE)
         key = await self._access.read_session(session) if session else None
-        if key is not None:
+        if session and key is not None:
             return self._by_session(request, key, session)
         if await self.needs_key():
             raise Problem(401, "key", "send a key as `Authorization: Bearer …`", headers=CHALLENGE)
@@ -107,10 +118,19 @@ class Gate:
             raise Problem(403, "proxied", "requests through a proxy need a key: create one first")
         return LOCAL
 
+    def recognise(self, request: Request) -> str | None:
+        """Return whose requests these are, if their key or session was good lately."""
+        header = request.headers.get("authorization")
+        secret = _secret_of(header) if header is not None else request.cookies.get(COOKIE)
+        return self._attempts.caller_of(secret) if secret else None
+
     async def sign_in(self, request: Request, secret: str, response: Response) -> bool:
         """Let a browser in with a key; return whether the key was good."""
-        found = await self._access.sign_in(secret.strip())
+        secret, address = secret.strip(), address_of(request)
+        self._attempts.check(secret, address)
+        found = await self._access.sign_in(secret)
         if found is None:
+            self._attempts.failed(secret, address)
             return False
         forwarded = request.headers.get("x-forwarded-proto", request.url.scheme)
         response.set_cookie(
@@ -129,20 +149,34 @@ class Gate:
             await self._access.sign_out(session)
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
 
-    async def _by_key(self, header: str) -> Person:
-        scheme, _, secret = header.partition(" ")
-        key = await self._access.authenticate(secret.strip())
+    async def _by_key(self, header: str, address: str) -> Person:
+        scheme, secret = header.partition(" ")[0], _secret_of(header)
+        self._attempts.check(secret, address)
+        key = await self._access.authenticate(secret)
         if scheme.lower() != "bearer" or key is None:
+            self._attempts.failed(secret, address)
             raise Problem(
                 401, "key", "this key is not good: unknown, expired or revoked", headers=CHALLENGE
             )
-        return Person.with_key(key)
+        person = Person.with_key(key)
+        self._attempts.succeeded(secret, person.caller)
+        return person
 
-    def _by_session(self, request: Request, key: ApiKey, session: str | None) -> Person:
+    def _by_session(self, request: Request, key: ApiKey, session: str) -> Person:
         person = Person.with_key(key, session)
+        self._attempts.succeeded(session, person.caller)
         if request.url.path.startswith("/v1/") and request.method not in SAFE_METHODS:
             check_csrf(person, request.headers.get(CSRF_HEADER, ""))
         return person
+
+
+def address_of(request: Request) -> str:
+    """Return whom the sender's address stands for; of a trusted proxy, whom it names."""
+    return network_of(request.client.host) if request.client is not None else "unknown"
+
+
+def _secret_of(header: str) -> str:
+    return header.partition(" ")[2].strip()
 
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="syncline"'}

@@ -24,7 +24,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     schema = {"schema": {"$ref": "#/components/schemas/ProblemOut"}}
     return {
         status: {"description": "Refused", "content": {MEDIA_TYPE: schema}, "model": ProblemOut}
-        for status in (400, 401, 403, 422, 503, *statuses)
+        for status in (400, 401, 403, 422, 429, 503, *statuses)
     }
 
 

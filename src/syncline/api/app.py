@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from syncline.api import docs, login, problems
 from syncline.api.access import Gate, OperatorCanRead
 from syncline.api.dashboard import installing
+from syncline.api.limits import RequestLimits
 from syncline.api.middleware import RequestMiddleware
 from syncline.api.routes import connections, credentials, jobs, keys, overview, signals
 from syncline.api.wording import one_line, shortened
@@ -53,7 +54,10 @@ def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
     gate = app.state.gate = Gate(engine, is_public=is_public)
     # With a key needed, a foreign name that leads here reads nothing.
     hosts = None if is_public else {*LOOPBACK_NAMES, api.host, *api.hosts}
-    app.add_middleware(RequestMiddleware, gate=gate, hosts=hosts, open_paths=OPEN_PATHS)
+    limits = RequestLimits(engine.settings, engine.telemetry.api)
+    app.add_middleware(
+        RequestMiddleware, gate=gate, limits=limits, hosts=hosts, open_paths=OPEN_PATHS
+    )
     problems.install(app)
     _add_probes(app, engine)
     for part in (connections, credentials, jobs, signals, overview, keys):

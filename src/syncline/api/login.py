@@ -55,7 +55,7 @@ def install(app: FastAPI) -> None:
 
     @app.get("/login", include_in_schema=False)
     async def show_form(next: str = HOME) -> HTMLResponse:
-        return HTMLResponse(template.render(next=_local(next), is_wrong=False))
+        return HTMLResponse(template.render(next=_local(next), alert=None))
 
     @app.post("/login", include_in_schema=False)
     async def sign_in(
@@ -64,9 +64,14 @@ def install(app: FastAPI) -> None:
         next: Annotated[str, Form(max_length=2000)] = HOME,
     ) -> Response:
         response = RedirectResponse(_local(next), status_code=303)
-        if await gate.sign_in(request, key, response):
-            return response
-        return HTMLResponse(template.render(next=_local(next), is_wrong=True), status_code=401)
+        problem = Problem(401, "key", "This key is not good: unknown, expired or revoked.")
+        try:
+            if await gate.sign_in(request, key, response):
+                return response
+        except Problem as refused:  # too many wrong ones
+            problem = refused
+        html = template.render(next=_local(next), alert=problem.detail)
+        return HTMLResponse(html, status_code=problem.status, headers=problem.headers)
 
     @app.post("/logout", include_in_schema=False)
     async def sign_out(

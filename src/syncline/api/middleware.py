@@ -1,17 +1,19 @@
-"""What every request passes before its route: target, who asks, body, time to answer.
+"""What every request passes before its route: target, who asks, how often, body, time to answer.
 
 Nothing of a body is read for a stranger.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from syncline.api.access import EXPIRY_HEADER, SAFE_METHODS, Gate, Person
+from syncline.api.access import EXPIRY_HEADER, SAFE_METHODS, Gate, Person, address_of
+from syncline.api.limits import RequestLimits
 from syncline.api.problems import Problem, problem_of
 from syncline.json_bounds import JsonBounds, JsonScanner, TooComplex
 from syncline.store.schedule import rfc3339
@@ -27,6 +29,9 @@ LONGEST_TARGET = 8_000
 JSON_BOUNDS = JsonBounds(nodes=500_000)  # a full bulk request holds a third of that
 IDENTIFY_WITHIN_SECONDS, BODY_WITHIN_SECONDS, ANSWER_WITHIN_SECONDS = 5, 10, 30
 API_PREFIX, METRICS_PATH, BULK_PATH = "/v1/", "/metrics", "/v1/connections/bulk"
+LIVENESS_PATH = "/healthz"
+# They stay open while nothing happens, and take no turn of those that want an answer.
+STREAMS = {"/v1/signals/stream", "/v1/signals/tail", "/v1/signals/follow", "/events"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
     "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
@@ -46,10 +51,16 @@ class RequestMiddleware:
     """Wraps the application; with `hosts`, only requests to one of these names are answered."""
 
     def __init__(
-        self, app: App, gate: Gate, hosts: Collection[str] | None, open_paths: Collection[str]
+        self,
+        app: App,
+        gate: Gate,
+        limits: RequestLimits,
+        hosts: Collection[str] | None,
+        open_paths: Collection[str],
     ) -> None:
         self._app = app
         self._gate = gate
+        self._limits = limits
         self._hosts = hosts
         self._open_paths = open_paths
 
@@ -60,11 +71,12 @@ class RequestMiddleware:
         answer = _Answer(send, scope)
         try:
             self._check_target(scope)
-            await self._identify(Request(scope))
+            caller = await self._identify(Request(scope))
             body = await self._read_body(scope, receive)
             async with asyncio.timeout(ANSWER_WITHIN_SECONDS) as deadline:
                 answer.on_start = lambda: deadline.reschedule(None)  # a stream may take its time
-                await self._app(scope, _replaying(body, receive), answer)
+                async with self._turn(scope["path"], caller):
+                    await self._app(scope, _replaying(body, receive), answer)
         except Exception as error:
             if answer.has_started:
                 raise
@@ -83,21 +95,41 @@ class RequestMiddleware:
         if scope["method"] not in SAFE_METHODS and not _is_own(headers, host):
             raise Problem(403, "foreign-origin", "a page of another site may not change anything")
 
-    async def _identify(self, request: Request) -> None:
-        """Note who asks on the request's state; the API refuses a stranger here.
+    async def _identify(self, request: Request) -> str:
+        """Note who asks on the request's state, and return whose requests it counts among.
 
-        A page's route gets the refusal instead, with an empty body: it leads to the form.
+        The API refuses a stranger here. A page's route gets the refusal instead, with an empty
+        body: it leads to the form.
         """
-        path = request.scope["path"]
+        path, address = request.scope["path"], address_of(request)
         if path in self._open_paths:
-            return
+            if path != LIVENESS_PATH:
+                self._limits.take_for_address(address)
+            return address
         try:
-            async with asyncio.timeout(IDENTIFY_WITHIN_SECONDS):
-                request.state.person = await self._gate.identify(request)
+            person = await self._ask_who(request, address)
         except Exception as error:
+            if isinstance(error, Problem):
+                self._limits.take_for_address(address)
             if path.startswith(API_PREFIX) or path == METRICS_PATH:
                 raise problem_of(error) from None  # 503, if the database does not answer in time
             request.state.refusal = error
+            return address
+        if person.key_id is not None:
+            self._limits.take_for_key(str(person.key_id))
+        request.state.person = person
+        return person.caller
+
+    async def _ask_who(self, request: Request, address: str) -> Person:
+        """Ask the database in a turn of the caller's, or of the address that nobody is known by."""
+        caller = self._gate.recognise(request) or address
+        async with asyncio.timeout(IDENTIFY_WITHIN_SECONDS), self._limits.turn(caller):
+            return await self._gate.identify(request)
+
+    def _turn(self, path: str, caller: str) -> AbstractAsyncContextManager[None]:
+        if path == LIVENESS_PATH:  # a process that is only busy must not seem dead
+            return nullcontext()
+        return self._limits.stream(caller) if path in STREAMS else self._limits.turn(caller)
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
         if scope["method"] in SAFE_METHODS or "refusal" in scope.get("state", ()):

@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 import uvicorn
 
 from syncline.api.app import create_app
+from syncline.api.protocol import IDLE_SECONDS, bounded_protocol
 from syncline.engine.app import Engine
 from syncline.errors import SettingsError
 from syncline.settings import ApiSettings
 from syncline.settings_checks import is_loopback
 
-LARGEST_HEADERS = 16_384
 ANSWERS_MAY_TAKE_SECONDS = 3  # what is being answered at a stop gets so long to end
 
 
@@ -41,15 +41,19 @@ class Listener:
 async def serving(engine: Engine, listener: Listener, *, page: bool) -> AsyncIterator[None]:
     """Answer requests meanwhile; requests in progress at the end are answered."""
     await _refuse_strangers(engine)
-    app = create_app(engine, page=page)
+    app, api = create_app(engine, page=page), engine.settings.api
     config = uvicorn.Config(
         app,
+        http=bounded_protocol(api, engine.telemetry.api),
+        ws="none",
         access_log=False,
         log_config=None,
+        log_level="error",  # it warns of every request that it cannot read: strangers send many
         lifespan="off",
         server_header=False,
-        proxy_headers=False,
-        h11_max_incomplete_event_size=LARGEST_HEADERS,
+        proxy_headers=bool(api.trusted_proxies),
+        forwarded_allow_ips=api.trusted_proxies,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=ANSWERS_MAY_TAKE_SECONDS,
     )
     server = _Server(config)
