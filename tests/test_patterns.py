@@ -308,7 +308,7 @@ FUNCTIONS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
 def test_what_uses_patterns_is_linear(name: str) -> None:
     function, units = FUNCTIONS[name]
     for attack in attacks(Worst(0, units)):
-        assert_linear(function, attack, 100 * KB)
+        assert_linear(function, attack, 32 * KB)
 
 
 def test_a_quadratic_pattern_would_be_found() -> None:

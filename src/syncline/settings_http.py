@@ -24,6 +24,9 @@ class HttpSettings(Component):
     max_response_bytes: int = Field(
         64_000_000, ge=1, description="Largest body of an answer, decompressed."
     )
+    max_json_values: int = Field(
+        1_000_000, ge=1, description="Most values in the JSON of an answer."
+    )
     max_redirects: int = Field(5, ge=0, le=5, description="Redirects that a call follows.")
 
     def allows_private(self, provider_slug: str) -> bool:

@@ -1,25 +1,26 @@
 """A calendar over CalDAV: what changed and what was deleted since a sync token."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import unquote
-from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from httpx2 import Response
 from pydantic import Field
 
+from syncline.children.parsers import PARSERS, ParserFailed
 from syncline.clock import host_time
+from syncline.connectors import caldav_documents
 from syncline.connectors.configuration import Configuration, read_configuration
 from syncline.connectors.instants import read_instant
 from syncline.errors import Permanent, Transient
 from syncline.http import HttpClient
 from syncline.model import Connection, Signal, SyncResult
+from syncline.offload import in_thread_if_large
+from syncline.redaction import mask_secrets
 from syncline.sdk.connector import Connector
 
-DAV, CALDAV = "{DAV:}", "{urn:ietf:params:xml:ns:caldav}"
 NAMESPACES = 'xmlns="DAV:" xmlns:c="urn:ietf:params:xml:ns:caldav"'
 CHANGES = (
     f"<sync-collection {NAMESPACES}><sync-token>{{token}}</sync-token>"
@@ -30,9 +31,6 @@ OBJECTS = (
     "{hrefs}</c:calendar-multiget>"
 )
 REFUSED = {403, 409, 410}  # how servers answer to a sync token that they no longer know
-COMPONENTS = {"VEVENT": "event", "VTODO": "todo", "VJOURNAL": "journal"}
-TEXTS = ("UID", "SUMMARY", "DESCRIPTION", "LOCATION", "STATUS", "ORGANIZER")
-TIMES = ("DTSTART", "DTEND", "DUE", "RECURRENCE-ID", "LAST-MODIFIED", "DTSTAMP", "CREATED")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -118,22 +116,10 @@ async def _report(http: HttpClient, token: str) -> Report | None:
         if b"valid-sync-token" not in answer.content:
             raise Permanent(f"the calendar's report is refused with {answer.status_code}")
         return None
-    root = _parse(answer)
-    found = root.findtext(f"{DAV}sync-token")
-    if not found:
+    report = await _parse("parse_report", answer, path=answer.url.path)
+    if not report["token"]:
         raise Permanent("config.url: the server answers no sync token; is it a calendar?")
-    own = unquote(answer.url.path).rstrip("/")
-    changes: dict[str, str | None] = {}
-    is_cut = False
-    for href, response in _responses(root):
-        status = response.findtext(f"{DAV}status") or ""
-        if unquote(href).rstrip("/") == own:
-            is_cut = is_cut or " 507" in status
-        elif " 404" in status:
-            changes[href] = None
-        else:
-            changes[href] = response.findtext(f".//{DAV}getetag") or ""
-    return Report(found, changes, is_cut)
+    return Report(**report)
 
 
 async def _signals(
@@ -144,10 +130,10 @@ async def _signals(
     found: dict[str, Signal] = {}
     if present:
         listed = "".join(f"<href>{escape(href)}</href>" for href in present)
-        for href, response in _responses(_parse(await _ask(http, OBJECTS.format(hrefs=listed)))):
-            text = response.findtext(f".//{CALDAV}calendar-data")
-            if text is not None:
-                found[href] = _changed(href, response.findtext(f".//{DAV}getetag") or "", text)
+        answer = await _ask(http, OBJECTS.format(hrefs=listed))
+        objects = await _parse("parse_objects", answer)
+        changed = await in_thread_if_large(len(answer.content), _all_changed, objects)
+        found = {one.payload["href"]: one for one in changed}
     return [found.get(href) or _deleted(href, place) for href in hrefs]
 
 
@@ -156,61 +142,35 @@ async def _ask(http: HttpClient, body: str, accept: Any = ()) -> Response:
     return await http.request("REPORT", content=body, headers=headers, accept=accept)
 
 
-def _parse(answer: Response) -> ElementTree.Element:
-    if b"<!DOCTYPE" in answer.content or b"<!ENTITY" in answer.content:
-        raise Transient("the calendar answered a document with entities, or a page for people")
+async def _parse(function: str, answer: Response, **arguments: str) -> Any:
+    """Return what a document says; it is read in a process that can be stopped."""
+    name = f"{caldav_documents.__name__}:{function}"
     try:
-        root = ElementTree.fromstring(answer.content)  # noqa: S314  (no entities: see above)
-    except ElementTree.ParseError:
-        raise Transient("the calendar answered what is no XML") from None
-    if root.tag != f"{DAV}multistatus":
-        raise Transient("the calendar answered something else than a multistatus")
-    return root
+        return await PARSERS.parse(name, answer.content, arguments)
+    except ParserFailed as error:
+        if error.kind == "NotAnAnswer":
+            raise Transient(f"the calendar answered {error.message}") from None
+        if error.kind == "NotAnObject":
+            raise Permanent(error.message) from None
+        if error.kind == "ModuleNotFoundError":
+            raise Permanent("caldav needs an extra: pip install 'syncline[caldav]'") from None
+        told = mask_secrets(str(error), 300)
+        raise Transient(f"the calendar's answer cannot be read: {told}") from None
 
 
-def _responses(root: ElementTree.Element) -> Iterator[tuple[str, ElementTree.Element]]:
-    for response in root.iter(f"{DAV}response"):
-        href = response.findtext(f"{DAV}href")
-        if href:
-            yield href.strip(), response
+def _all_changed(objects: list[dict[str, Any]]) -> list[Signal]:
+    return [_changed(**one) for one in objects]
 
 
-def _changed(href: str, etag: str, text: str) -> Signal:
-    kind, objects = _read_objects(href, text)
+def _changed(href: str, etag: str, kind: str, objects: list[dict[str, str]], ics: str) -> Signal:
     times = [one[name] for one in objects for name in ("last_modified", "dtstamp") if name in one]
     occurred_at = max(filter(None, map(read_instant, times)), default=EPOCH)
     return Signal(
         f"{kind}_changed",
         occurred_at,
-        {"href": href, "etag": etag, "objects": objects, "ics": text},
+        {"href": href, "etag": etag, "objects": objects, "ics": ics},
         dedupe_key=f"{href}@{etag}",
     )
-
-
-def _read_objects(href: str, text: str) -> tuple[str, list[dict[str, str]]]:
-    """Return the kind of a calendar object, and its components: one, or one an exception."""
-    try:
-        import icalendar  # an extra: the others need none of it
-    except ImportError:
-        raise Permanent("caldav needs an extra: pip install 'syncline[caldav]'") from None
-    try:
-        whole = icalendar.Calendar.from_ical(text)
-    except ValueError as error:
-        raise Permanent(f"{href} is no calendar object: {error}") from None
-    parts = [part for part in whole.subcomponents if part.name in COMPONENTS]
-    kind = COMPONENTS[str(parts[0].name)] if parts else "object"
-    return kind, [_read_component(part) for part in parts]
-
-
-def _read_component(part: Any) -> dict[str, str]:
-    fields = {name.lower(): str(part[name]) for name in TEXTS if name in part}
-    for name in TIMES:
-        value = getattr(part.get(name), "dt", None)
-        if isinstance(value, date):  # a datetime is one
-            fields[name.lower().replace("-", "_")] = value.isoformat()
-    if "RRULE" in part:
-        fields["rrule"] = part["RRULE"].to_ical().decode()
-    return fields
 
 
 def _deleted(href: str, place: Place) -> Signal:

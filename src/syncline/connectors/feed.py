@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import urljoin
 
 from syncline.connectors.feed_documents import Entry, read_entries
-from syncline.engine.attempt import Threads
 from syncline.errors import Permanent
 from syncline.http import Validators
 from syncline.model import Connection, Signal, SyncResult
+from syncline.offload import in_thread_if_large
 from syncline.sdk.connector import Connector
 
 MAX_BYTES = 16_000_000
@@ -42,11 +42,9 @@ class Feed(Connector):
             yield SyncResult(next_cursor=cursor)
             return
         content, kind = answer.content, answer.headers.get("content-type", "")
-        entries = await Threads(lambda: None).run(
-            lambda: read_entries(content, kind, is_known=cursor is not None)
-        )
-        signals = [_signal(entry, str(answer.url)) for entry in entries]
-        version = _digest(signal.dedupe_key or "" for signal in signals)
+        entries = await read_entries(content, kind, is_known=cursor is not None)
+        url = str(answer.url)
+        signals, version = await in_thread_if_large(len(content), _translate, entries, url)
         if version == known.version and not known.position:
             signals = []
         position = known.position
@@ -84,6 +82,12 @@ class Place:
         named = {"version": self.version, "position": self.position or None}
         kept = {name: value for name, value in named.items() if value is not None}
         return kept | self.validators.to_json()
+
+
+def _translate(entries: list[Entry], url: str) -> tuple[list[Signal], str]:
+    """Return the entries as signals, and what stands for all of them."""
+    signals = [_signal(entry, url) for entry in entries]
+    return signals, _digest(signal.dedupe_key or "" for signal in signals)
 
 
 def _signal(entry: Entry, url: str) -> Signal:

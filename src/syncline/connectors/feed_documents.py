@@ -1,20 +1,23 @@
 """What a feed's document says, in one form for RSS, Atom and JSON Feed."""
 
 import io
-import json
 import re
 from calendar import timegm
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import feedparser
-
+from syncline.children.parsers import PARSERS, ParserFailed
 from syncline.errors import Permanent, Transient
+from syncline.json_bounds import JsonBounds, parse_json
+from syncline.offload import in_thread_if_large
 from syncline.redaction import mask_secrets
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 SHORT, LONG, LONGEST = 1_000, 20_000, 100_000  # characters: titles and links, summaries, contents
+PARSE_FEED = f"{__name__}:parse_feed"
+MOST_ENTRIES = 20_000
+INSTANTS = {"published_at", "updated_at", "feed_at"}
 MOST_PARTS = 50  # tags and enclosures of one entry
 
 
@@ -22,7 +25,7 @@ MOST_PARTS = 50  # tags and enclosures of one entry
 class Entry:
     """An entry in the common form of all kinds of feed."""
 
-    id: str
+    id: str = ""
     title: str = ""
     link: str = ""
     author: str = ""
@@ -36,17 +39,17 @@ class Entry:
     feed_at: datetime | None = None
 
 
-def read_entries(content: bytes, content_type: str, *, is_known: bool) -> list[Entry]:
+async def read_entries(content: bytes, content_type: str, *, is_known: bool) -> list[Entry]:
     """Return the entries of a feed; what is none is a wrong address, or a passing mishap."""
     try:
-        if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
-            return _json_entries(json.loads(content))
-        return _xml_entries(content, content_type)
-    except NotAFeed as error:
-        reason = f"config.url: what it leads to is no feed ({error})"
-    except Exception as error:  # whatever a hostile document made the parser stumble over
-        told = mask_secrets(f"{type(error).__name__}: {error}", 300)
-        reason = f"config.url: the feed cannot be read: {told}"
+        # Its patterns are quadratic, so it runs where it can be stopped.
+        found = await PARSERS.parse(PARSE_FEED, content, {"content_type": content_type})
+        return await in_thread_if_large(len(content), _restored, found)
+    except ParserFailed as error:
+        if error.kind == "NotAFeed":
+            reason = f"config.url: what it leads to is no feed ({error.message})"
+        else:  # whatever a hostile document made the parser stumble over
+            reason = f"config.url: the feed cannot be read: {mask_secrets(str(error), 300)}"
     # A feed that was one before may show a page about maintenance; a new one has a wrong address.
     raise Transient(reason) if is_known else Permanent(reason)
 
@@ -55,8 +58,36 @@ class NotAFeed(ValueError):
     """The document is of another kind."""
 
 
+def parse_feed(content: bytes, content_type: str) -> list[dict[str, Any]]:
+    """Return the entries of a feed as JSON; it is called in a process of its own."""
+    if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
+        entries = _json_entries(parse_json(content, JsonBounds()))
+    else:
+        entries = _xml_entries(content, content_type)
+    return [_plain(entry) for entry in entries[:MOST_ENTRIES]]
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    """Return what says something in an entry, as JSON."""
+    named = ((name, getattr(entry, name)) for name in Entry.__slots__)
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in named
+        if value
+    }
+
+
+def _restored(found: list[dict[str, Any]]) -> list[Entry]:
+    for entry in found:
+        for name in INSTANTS.intersection(entry):
+            entry[name] = datetime.fromisoformat(entry[name])
+    return [Entry(**entry) for entry in found]
+
+
 def _xml_entries(content: bytes, content_type: str) -> list[Entry]:
     # Without the address: ids would be taken for relative ones and change when a feed moves.
+    import feedparser  # only ever in a parser's process
+
     headers = {"content-type": content_type} if content_type else {}
     # As a stream: plain bytes could be taken for the name of a file.
     parsed = feedparser.parse(io.BytesIO(content), response_headers=headers)

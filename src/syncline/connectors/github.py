@@ -14,6 +14,7 @@ from syncline.connectors.instants import earlier, later, read_instant
 from syncline.errors import Permanent, RateLimited, SyncError, Transient
 from syncline.http import HttpClient, Validators
 from syncline.model import Connection, Signal, SyncResult
+from syncline.offload import in_thread_if_large
 from syncline.sdk.connector import Connector
 
 HEADERS = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
@@ -141,7 +142,7 @@ async def _read(
         if answer.status_code == 304 or answer.status_code in NOTHING_THERE:
             yield [], Place(place.done)
             return
-        newest = max((_time(listing, one) for one in _records(answer)), default=None)
+        newest = await in_thread_if_large(len(answer.content), _newest, listing, answer)
         place = Place(place.done, listing.name, seen=later(known.get("since"), newest))
     is_first = place.next is None
     while link := answer.links.get("next", {}).get("url"):
@@ -149,13 +150,13 @@ async def _read(
         if following == place.next:
             raise Transient("GitHub's pages lead in a circle")
         place = replace(place, next=following)
-        yield _signals(config, listing, answer), place
+        yield await _signals_of(config, listing, answer), place
         is_first = False
         answer = await http.get(following)
     now = {"since": place.seen} if place.seen else {}
     if is_first and place.seen == known.get("since"):  # the very same will be asked for again
         now |= Validators.of(answer).to_json()
-    yield _signals(config, listing, answer), Place({**place.done, listing.name: now})
+    yield await _signals_of(config, listing, answer), Place({**place.done, listing.name: now})
 
 
 async def _resumed(http: HttpClient, place: Place) -> Response | None:
@@ -182,7 +183,7 @@ async def _first_page(
 
 def _errors(answer: Response) -> SyncError | None:
     """Read the secondary limit, which may come without a header that says so."""
-    is_secondary = answer.status_code in (403, 429) and "secondary rate limit" in answer.text
+    is_secondary = answer.status_code in (403, 429) and b"secondary rate limit" in answer.content
     is_exhausted = answer.headers.get("x-ratelimit-remaining") == "0"  # then the reset counts
     if not is_secondary or is_exhausted or "retry-after" in answer.headers:
         return None
@@ -198,6 +199,14 @@ def _records(answer: Response) -> list[dict[str, Any]]:
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise Transient("GitHub answered a page that is no list of objects")
     return found
+
+
+def _newest(listing: Listing, answer: Response) -> str | None:
+    return max((_time(listing, one) for one in _records(answer)), default=None)
+
+
+async def _signals_of(config: Repositories, listing: Listing, answer: Response) -> list[Signal]:
+    return await in_thread_if_large(len(answer.content), _signals, config, listing, answer)
 
 
 def _signals(config: Repositories, listing: Listing, answer: Response) -> list[Signal]:

@@ -14,6 +14,7 @@ from syncline.connectors.instants import read_instant
 from syncline.errors import Permanent, Transient
 from syncline.http import HttpClient
 from syncline.model import Connection, Signal, SyncResult
+from syncline.offload import in_thread_if_large
 from syncline.sdk.connector import Connector
 
 CLIENT = "_matrix/client/v3"
@@ -56,8 +57,9 @@ class Matrix(Connector):
         since, gaps = _read_cursor(cursor)
         async with self.http(connection, base_url=config.base_url) as http:
             if not gaps:
-                body = _object(await http.get(f"{CLIENT}/sync", params=_params(config, since)))
-                signals, gaps = _read_sync(body, since)
+                answer = await http.get(f"{CLIENT}/sync", params=_params(config, since))
+                body, size = _object(answer), len(answer.content)
+                signals, gaps = await in_thread_if_large(size, _read_sync, body, since)
                 since = _token(body)
                 yield SyncResult(signals, _cursor(since, gaps), has_more=bool(gaps))
             while gaps:
@@ -108,7 +110,8 @@ async def _read_gap(
     if not isinstance(chunk, list):
         raise Transient("the homeserver answered messages without a chunk")
     is_over = not chunk or not end or end in (gap.start, gap.end)
-    return _signals(gap.room, chunk), None if is_over else Gap(gap.room, str(end), gap.end)
+    signals = await in_thread_if_large(len(answer.content), _signals, gap.room, chunk)
+    return signals, None if is_over else Gap(gap.room, str(end), gap.end)
 
 
 def _signals(room: str, events: Iterable[Any]) -> list[Signal]:

@@ -23,8 +23,11 @@ from syncline.errors import Permanent, Transient
 from syncline.http import HttpClient, Validators
 from syncline.http.pages import find
 from syncline.model import Connection, Signal, SyncResult
+from syncline.offload import in_thread_if_large
 from syncline.sdk.connector import Connector
 
+SMALL_ANSWER = 8_000_000  # bytes
+ENCODER = json.JSONEncoder(sort_keys=True)
 FORGOTTEN = {400, 404, 410}  # how providers answer to a page token that they no longer know
 
 
@@ -54,7 +57,8 @@ class Rest(Connector):
                 return
             secret = secret_parameters(api.auth, connection.credentials)
             while True:
-                page = _read_page(api, answer, place, secret)
+                size = len(answer.content)
+                page = await in_thread_if_large(size, _read_page, api, answer, place, secret)
                 place = page.place
                 yield SyncResult(page.signals, place.to_json(), has_more=place.next is not None)
                 if place.next is None:
@@ -122,7 +126,8 @@ def _read_page(api: Api, answer: Response, place: Place, secret: Iterable[str]) 
     if following is not None and following == place.next:
         raise Permanent("config.pagination: a page leads to itself")
     seen = _largest(api.since, records, place.seen, is_first=is_first)
-    signals = [_signal(api, record) for record in records]
+    is_small = len(answer.content) <= SMALL_ANSWER
+    signals = [_signal(api, record, is_small=is_small) for record in records]
     if following is not None:
         return Page(signals, Place(place.since, seen, following))
     since = later(place.since, seen)
@@ -186,14 +191,14 @@ def _largest(since: Since | None, records: list[Any], seen: Any, *, is_first: bo
     return seen
 
 
-def _signal(api: Api, record: Mapping[str, Any]) -> Signal:
+def _signal(api: Api, record: Mapping[str, Any], *, is_small: bool) -> Signal:
     identity = _at(record, api.id)
     if not isinstance(identity, str | int) or identity == "":
         raise Permanent(f"config.id: a record has no id at {api.id!r}")
     where = api.time or (api.since.field if api.since else None)
     if where is None:
         raise Permanent("config.time: expected the path of each record's time, or config.since")
-    version = _at(record, api.version) if api.version else _digest(record)
+    version = _at(record, api.version) if api.version else _digest(record, is_small=is_small)
     return Signal(
         kind=_kind(api, record),
         occurred_at=_instant(record, where, identity),
@@ -222,5 +227,9 @@ def _at(value: Any, path: Path) -> Any:
     return value
 
 
-def _digest(record: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
+def _digest(record: Mapping[str, Any], *, is_small: bool) -> str:
+    # Piece by piece, as one call would hold the interpreter for as long as a huge record takes.
+    digest = hashlib.sha256()
+    for piece in (json.dumps(record, sort_keys=True),) if is_small else ENCODER.iterencode(record):
+        digest.update(piece.encode())
+    return digest.hexdigest()[:16]

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
+from syncline.children.parsers import PARSERS
 from syncline.clock import Dice, Rng, clock_from
 from syncline.engine.access import Access
 from syncline.engine.board import Board
@@ -102,6 +103,7 @@ class Engine:
         with suppress(Exception):  # a use that is not written costs nothing but the note of it
             async with asyncio.timeout(2):
                 await self._key_uses.save()
+        PARSERS.close()
         await self._resources.aclose()
 
     async def migrate(self) -> list[str]:

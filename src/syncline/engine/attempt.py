@@ -15,12 +15,20 @@ from syncline.model import Connection, SyncResult
 from syncline.policy.cursor import effective_cursor
 from syncline.sdk.connector import Connector
 from syncline.sdk.jsontext import decode_json
-from syncline.sdk.page import Page, PageLimits, read_page
+from syncline.sdk.page import (
+    NOTHING_NEW,
+    Page,
+    PageLimits,
+    PageReader,
+    is_nothing_new,
+    read_page,
+)
 from syncline.store.claims import Claim
 
 T = TypeVar("T")
 
-MANY_SIGNALS = 1000  # more than these are checked in a thread, so that the loop goes on
+# What is more than these is checked in a thread, so that the loop goes on.
+MANY_SIGNALS, MANY_BYTES = 1000, 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +81,21 @@ async def attempt(
         result = await run.threads.run(lambda: caller.sync(connection, cursor))
         if inspect.isawaitable(result):
             result = await result
-    if _is_cheap(result):
-        return read_page(result, cursor=cursor, limits=limits)
+    if is_nothing_new(result):
+        return NOTHING_NEW
     if isinstance(result, AsyncIterator):
         return PageStream(result, cursor)
     return await check_page(result, cursor, limits, run.threads)
 
 
 async def check_page(result: Any, cursor: Any, limits: PageLimits, threads: "Threads") -> Page:
-    """Return the page, checked; a large one in a thread."""
-    if _is_cheap(result):
-        return read_page(result, cursor=cursor, limits=limits)
-    return await threads.run(lambda: read_page(result, cursor=cursor, limits=limits))
+    """Return the page, checked; what is large of it in a thread."""
+    if not _is_short(result):
+        return await threads.run(lambda: read_page(result, cursor=cursor, limits=limits))
+    reader = PageReader(result, cursor=cursor, limits=limits)
+    if not reader.read_some(MANY_BYTES):
+        await threads.run(lambda: reader.read_some(limits.page_bytes))
+    return reader.page
 
 
 def read_claimed_connection(claim: Claim, credentials: Credentials | None = None) -> Connection:
@@ -106,8 +117,8 @@ def read_claimed_connection(claim: Claim, credentials: Credentials | None = None
     return connection
 
 
-def _is_cheap(result: Any) -> bool:
-    """Return whether checking the page takes next to no time and runs no foreign code."""
+def _is_short(result: Any) -> bool:
+    """Return whether the page has few signals, which are had without running foreign code."""
     if not isinstance(result, SyncResult):
         return False
     signals = result.signals

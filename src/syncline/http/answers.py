@@ -15,6 +15,7 @@ ErrorMap = Callable[[Response], SyncError | None]
 
 PASSING = {408, 409, 423, 425}
 MAX_MESSAGE = 20_000  # not what is shown: the client masks secrets before it cuts
+LARGEST_MESSAGE = 65_536  # bytes of a body that is looked into for one
 MESSAGE_KEYS = ("message", "error_description", "detail", "error", "title", "reason", "errors")
 
 
@@ -46,7 +47,9 @@ def message_of(answer: Response) -> str:
 
 
 def body_of(answer: Response) -> Any:
-    """Return the JSON of an answer, or None where it holds none."""
+    """Return the JSON of an answer, or None where it holds none, or too much for a message."""
+    if len(answer.content) > LARGEST_MESSAGE:
+        return None
     try:
         return json.loads(answer.content)
     except (ValueError, RecursionError):

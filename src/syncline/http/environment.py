@@ -24,6 +24,7 @@ class HttpLimits:
     connect_timeout_seconds: float = 10
     max_response_bytes: int = 64_000_000
     max_redirects: int = 5
+    max_json_values: int = 1_000_000
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from syncline.http.client import HttpClient
 from syncline.http.wording import describe
 
 GRANT_REFUSED = {"invalid_grant", "bad_refresh_token"}
+LARGEST_ANSWER = 65_536  # bytes; authlib parses it on the loop
 ANSWERS = frozenset({400, 401, 403})  # in which a token endpoint says what is wrong
 
 
@@ -84,6 +85,7 @@ class _Through(httpx2.AsyncBaseTransport):
             headers=headers,
             content=request.content,
             accept=ANSWERS,
+            max_bytes=LARGEST_ANSWER,
         )
         if answer.status_code in ANSWERS and not _is_oauth_error(answer):
             raise _unexplained(answer, request)

@@ -15,6 +15,7 @@ from syncline.errors import Permanent
 from syncline.http.addresses import check_url
 from syncline.http.body import plain_headers, read_body
 from syncline.http.environment import Call, Exchange, HttpEnvironment
+from syncline.http.json_answer import JsonAnswer
 from syncline.http.transport import open_transport
 from syncline.http.wire_log import unlogged
 from syncline.http.wording import address, describe
@@ -78,7 +79,10 @@ class Sender:
             body = await read_body(answer, limit=limit, asked=asked)
         call.received_bytes = len(body)
         headers = plain_headers(answer.headers)
-        return Response(answer.status_code, headers=headers, content=body, request=request)
+        whole = JsonAnswer(answer.status_code, headers=headers, content=body, request=request)
+        whole.max_json_values = self._environment.limits.max_json_values
+        await whole.prepare()
+        return whole
 
 
 def check_headers(request: Request) -> Request:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -53,25 +53,75 @@ NOTHING_NEW = Page()  # what most runs bring
 
 def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
     """Return the page, or raise a ContractError that names the field and the reason."""
+    reader = PageReader(result, cursor=cursor, limits=limits)
+    while not reader.read_some(limits.page_bytes):
+        pass
+    return reader.page
+
+
+class PageReader:
+    """Checks a page bit by bit, so that a large one need not hold up whoever reads it."""
+
+    def __init__(self, result: Any, *, cursor: Any, limits: PageLimits) -> None:
+        """Check all but the signals."""
+        if not isinstance(result, SyncResult):
+            if isinstance(result, Coroutine):
+                result.close()  # the job is told; Python need not complain as well
+            raise ContractError(f"sync() returned {type(result).__name__}, not a SyncResult")
+        if not isinstance(result.has_more, bool):
+            raise ContractError(f"has_more is {type(result.has_more).__name__}, not a bool")
+        self._signals: Iterator[tuple[int, Any]] | None = None
+        if is_nothing_new(result):
+            self.page = NOTHING_NEW
+            return
+        self.page = Page(has_more=result.has_more)
+        _read_cursor(result, cursor, self.page, limits)
+        if result.signals or not isinstance(result.signals, list | tuple):
+            self._signals = enumerate(_iterate(result.signals, limits.page_signals + 1))
+        self._limits = limits
+        self._seen: set[str] = set()
+        self._size = 0
+
+    def read_some(self, size_bytes: int) -> bool:
+        """Check signals until their payloads have this size; return whether that was the last."""
+        if self._signals is None:
+            return True
+        until = self._size + size_bytes
+        for index, signal in self._signals:
+            self._read_signal(index, signal)
+            if self._size >= until:
+                return False
+        self._signals = None
+        return True
+
+    def _read_signal(self, index: int, signal: Any) -> None:
+        page, limits, where = self.page, self._limits, f"signals[{index}]"
+        if index == limits.page_signals:
+            raise ContractError(f"more than {limits.page_signals} signals in one page")
+        if not isinstance(signal, Signal):
+            raise ContractError(f"{where} is {type(signal).__name__}, not a Signal")
+        key = _read_dedupe_key(signal.dedupe_key, where)
+        if key is not None:
+            if key in self._seen:
+                return  # the first of a page wins, as the first page does
+            self._seen.add(key)
+        payload = _read_payload(signal.payload, where, limits)
+        self._size += len(payload) if payload.isascii() else len(payload.encode())
+        if self._size > limits.page_bytes:
+            raise ContractError(f"{where}: the page is over the limit of {limits.page_bytes} bytes")
+        page.kinds.append(_read_kind(signal.kind, where))
+        page.occurred_at.append(_read_time(signal.occurred_at, where))
+        page.payloads.append(payload)
+        page.dedupe_keys.append(key)
+
+
+def is_nothing_new(result: Any) -> bool:
+    """Return whether this is the page that most runs bring."""
     if not isinstance(result, SyncResult):
-        if isinstance(result, Coroutine):
-            result.close()  # the job is told; Python need not complain as well
-        raise ContractError(f"sync() returned {type(result).__name__}, not a SyncResult")
-    if not isinstance(result.has_more, bool):
-        raise ContractError(f"has_more is {type(result.has_more).__name__}, not a bool")
-    if _is_nothing_new(result):
-        return NOTHING_NEW
-    page = Page(has_more=result.has_more)
-    _read_cursor(result, cursor, page, limits)
-    if result.signals or not isinstance(result.signals, list | tuple):
-        _read_signals(result.signals, page, limits)
-    return page
-
-
-def _is_nothing_new(result: SyncResult) -> bool:
+        return False
     signals: Any = result.signals
     is_empty = isinstance(signals, list | tuple) and not signals
-    return is_empty and result.next_cursor is None and not result.has_more
+    return is_empty and result.next_cursor is None and result.has_more is False
 
 
 def _read_cursor(result: SyncResult, cursor: Any, page: Page, limits: PageLimits) -> None:
@@ -85,30 +135,10 @@ def _read_cursor(result: SyncResult, cursor: Any, page: Page, limits: PageLimits
         raise ContractError("has_more with the cursor unchanged: it would go round for ever")
 
 
-def _read_signals(signals: Any, page: Page, limits: PageLimits) -> None:
+def _iterate(signals: Any, most: int) -> Iterator[Any]:
     if isinstance(signals, str | bytes | Mapping) or not isinstance(signals, Iterable):
         raise ContractError(f"signals is {type(signals).__name__}, not a list of Signal")
-    seen: set[str] = set()
-    size = 0
-    for index, signal in enumerate(islice(signals, limits.page_signals + 1)):
-        where = f"signals[{index}]"
-        if index == limits.page_signals:
-            raise ContractError(f"more than {limits.page_signals} signals in one page")
-        if not isinstance(signal, Signal):
-            raise ContractError(f"{where} is {type(signal).__name__}, not a Signal")
-        key = _read_dedupe_key(signal.dedupe_key, where)
-        if key is not None:
-            if key in seen:
-                continue  # the first of a page wins, as the first page does
-            seen.add(key)
-        payload = _read_payload(signal.payload, where, limits)
-        size += len(payload) if payload.isascii() else len(payload.encode())
-        if size > limits.page_bytes:
-            raise ContractError(f"{where}: the page is over the limit of {limits.page_bytes} bytes")
-        page.kinds.append(_read_kind(signal.kind, where))
-        page.occurred_at.append(_read_time(signal.occurred_at, where))
-        page.payloads.append(payload)
-        page.dedupe_keys.append(key)
+    return islice(signals, most)
 
 
 def _read_kind(kind: Any, where: str) -> str:
