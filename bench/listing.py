@@ -64,7 +64,7 @@ async def measure(url: str, options: argparse.Namespace) -> dict[str, list[float
         await engine.migrate()
         await fill(url, options)
         now = await engine.signals.position()
-        questions = ask(engine, options, now.transaction - 10, random.Random(1))
+        questions = ask(engine, options, now, random.Random(1))
         times: dict[str, list[float]] = {name: [] for name in questions}
         for round_ in range(options.rounds + 5):
             for name, call in questions.items():
@@ -92,7 +92,7 @@ async def fill(url: str, options: argparse.Namespace) -> None:
 
 
 def ask(
-    engine: Engine, options: argparse.Namespace, last_transaction: int, chance: random.Random
+    engine: Engine, options: argparse.Namespace, end: Position, chance: random.Random
 ) -> dict[str, Call]:
     """Return the questions, each about other rows every time; lookups by primary key first."""
 
@@ -112,7 +112,9 @@ def ask(
 
     def position() -> Position:
         return Position(
-            last_transaction - chance.randrange(options.signals // ROWS_A_TRANSACTION), UUID(int=0)
+            end.transaction - chance.randrange(options.signals // ROWS_A_TRANSACTION),
+            UUID(int=0),
+            end.server_start,
         )
 
     return {

@@ -221,8 +221,22 @@ MUTATIONS = (
         "the order of a follower",
         "transactions are sorted as texts",
         "store/following.py",
-        (("ORDER BY s.transaction_id, s.id LIMIT", "ORDER BY s.transaction_id::text, s.id LIMIT"),),
+        (("ORDER BY s.server_start, s.transaction_id, s", "ORDER BY s.transaction_id::text, s"),),
         ("tests/store/test_following.py",),
+    ),
+    Mutation(
+        "the start of a server that a follower has not read",
+        "transactions count as read by their numbers, though a promoted standby uses them again",
+        "store/following.py",
+        (("after if place == 0 else (0, FIRST_ID),", "after,"),),
+        ("tests/store/test_following_histories.py",),
+    ),
+    Mutation(
+        "the start of a server that has ended",
+        "what it stored is held back while its numbers lie ahead of those of the server of today",
+        "store/following.py",
+        (("below if place == len(starts) - 1 else ALL_TRANSACTIONS,", "below,"),),
+        ("tests/store/test_following_histories.py",),
     ),
     Mutation(
         "the tenant of a key",

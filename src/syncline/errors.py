@@ -9,7 +9,8 @@ SyncError                 raised by a connector
 ContractError             a connector returned what cannot be stored; retried with backoff
 SettingsError             a setting is out of bounds (a ValueError)
 Conflict                  what stands there forbids it (a ValueError)
-└── Changed               somebody changed it since it was read
+├── Changed               somebody changed it since it was read
+└── PositionLost          a follower's position means nothing to this database
 SchemaError               the database's schema is missing, older, or breaks this version
 EmbeddedError             the embedded Postgres cannot be started
 DatabaseTlsError          TLS with the database failed, or its certificate (an OSError)
@@ -76,6 +77,13 @@ class Conflict(ValueError):
 
 class Changed(Conflict):
     """It was changed since it was read: read it again, and decide anew."""
+
+
+class PositionLost(Conflict):
+    """A follower's position means nothing here: the database is another one, or an older copy."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}; it is another one, or was restored: start again")
 
 
 class SchemaError(RuntimeError):

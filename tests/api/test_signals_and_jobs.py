@@ -10,6 +10,8 @@ import pytest
 
 from support.world import World, at
 from syncline import Permanent
+from syncline.api.routes import signals as routes
+from syncline.store import following
 
 Client = httpx2.AsyncClient
 
@@ -117,6 +119,59 @@ async def test_following_tells_each_signal_once(world: World, local: Client) -> 
     assert len(new) == 1
 
 
+async def test_following_with_a_rare_filter_says_how_far_it_came_when_its_time_is_up(
+    world: World, local: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "ROWS_LOOKED_AT", 4)
+    monkeypatch.setattr(routes, "LOOK_FOR_SECONDS", 0)
+    await add_signals(world, 10)
+    answers, position = [], "start"
+    for _ in range(3):
+        address = f"/v1/signals/follow?kind=rare&position={position}"
+        answers.append((await local.get(address)).json())
+        position = answers[-1]["position"]
+
+    assert [answer["items"] for answer in answers] == [[], [], []]
+    assert [answer["is_caught_up"] for answer in answers] == [False, False, True]
+    assert len({answer["position"] for answer in answers}) == 3
+
+
+async def test_following_says_that_the_server_changed(world: World, local: Client) -> None:
+    await add_signals(world, 2)
+    await world.sql("UPDATE {schema}.signals SET server_start = '2020-01-01'")
+    first = (await local.get("/v1/signals/follow?limit=1")).json()
+    await add_signals(world, 1)
+
+    here = f"position={first['position']}"
+    second = (await local.get(f"/v1/signals/follow?limit=1&{here}")).json()
+    both = (await local.get(f"/v1/signals/follow?limit=2&{here}")).json()
+    world.engine.stop()
+    tail = (await local.get(f"/v1/signals/tail?{here}")).text.splitlines()
+
+    told = [answer["server_changed"] for answer in (first, second, both)]
+    assert told == [False, False, True]
+    assert json.loads(tail[-1]) == {"position": both["position"], "server_changed": True}
+
+
+async def test_a_position_of_version_0_1_goes_on(world: World, local: Client) -> None:
+    await add_signals(world, 3)
+    answer = (await local.get("/v1/signals/follow?limit=1")).json()
+    server_start, _, as_in_0_1 = answer["position"].partition(".")
+
+    rest = (await local.get(f"/v1/signals/follow?position={as_in_0_1}")).json()
+    assert (len(rest["items"]), rest["server_changed"]) == (2, False)
+    assert rest["position"].startswith(f"{server_start}.")
+
+
+async def test_a_position_of_another_database_is_gone(local: Client) -> None:
+    for path in ("follow", "tail"):
+        answer = await local.get(f"/v1/signals/{path}?position=1577836800000000.7.{'0' * 32}")
+        assert (answer.status_code, answer.json()["type"]) == (
+            410,
+            "/docs#problem-position-lost",
+        )
+
+
 async def test_following_waits_for_something_new(world: World, local: Client) -> None:
     waiting = asyncio.create_task(local.get("/v1/signals/follow?position=now&wait=20"))
     await asyncio.sleep(0.1)
@@ -125,7 +180,9 @@ async def test_following_waits_for_something_new(world: World, local: Client) ->
     assert len((await waiting).json()["items"]) == 1
 
 
-@pytest.mark.parametrize("position", ["", "x", "1", "1.x", "-1.0", "9" * 30, "1." + "0" * 31])
+@pytest.mark.parametrize(
+    "position", ["", "x", "1", "1.x", "-1.0", "9" * 30, "1." + "0" * 31, "1.1.1"]
+)
 async def test_a_position_of_ones_own_making_is_refused(local: Client, position: str) -> None:
     for path in ("follow", "tail"):
         answer = await local.get(f"/v1/signals/{path}", params={"position": position})

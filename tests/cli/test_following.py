@@ -14,8 +14,11 @@ import asyncpg
 import pytest
 
 from support.commands import CommandLine, Process
+from syncline import Engine, Settings
 from syncline.cli import following
 from syncline.cli.exports import Format, open_sink
+from syncline.cli.interrupts import Interrupts
+from syncline.store.signal_pages import SignalFilter
 
 INSERT = (
     "INSERT INTO syncline.signals (tenant_id, provider_slug, connection_id, kind, payload,"
@@ -235,3 +238,28 @@ def wait_until_it_looks(syncline: CommandLine) -> None:
 def read(process: Process, count: int) -> list[str]:
     assert process.stdout is not None
     return [process.stdout.readline() for _ in range(count)]
+
+
+async def test_tail_says_that_the_server_changed(
+    database_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "A_PAGE", 1)
+    session = await asyncpg.connect(database_url)
+    await session.execute(INSERT, "acme", 1, 1)
+    await session.execute("UPDATE syncline.signals SET server_start = '2020-01-01'")
+    await session.execute(INSERT, "acme", 2, 2)
+    await session.close()
+    interrupts, shown = Interrupts(lambda: None), ""
+    async with Engine(Settings(database_url=database_url)) as engine:
+        tail = asyncio.create_task(
+            following._follow(engine, SignalFilter(), interrupts, from_start=True, json=True)
+        )
+        while shown.count("\n") < 2:
+            await asyncio.sleep(0.01)
+            captured = capsys.readouterr()
+            shown += captured.out
+        interrupts.react()
+        await tail
+
+    assert numbers(shown.splitlines()) == [1, 2]
+    assert "promoted or restored" in captured.err

@@ -70,7 +70,7 @@ class SignalQuery(SignalExport):
 
 
 class FollowQuery(SignalFilters):
-    position: Annotated[str, Field(max_length=64)] = Field(
+    position: Annotated[str, Field(max_length=80)] = Field(
         "start", description="`start`, `now`, or the `position` of the answer before."
     )
     limit: Limit = 100
@@ -78,7 +78,7 @@ class FollowQuery(SignalFilters):
 
 
 class TailQuery(SignalFilters):
-    position: Annotated[str, Field(max_length=64)] = "now"
+    position: Annotated[str, Field(max_length=80)] = "now"
 
 
 class NewConnectionBody(Strict):

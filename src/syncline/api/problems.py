@@ -12,7 +12,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from syncline.api.wording import one_line, shortened
-from syncline.errors import Changed, Conflict, SchemaError, SettingsError, TooSlow
+from syncline.errors import (
+    Changed,
+    Conflict,
+    PositionLost,
+    SchemaError,
+    SettingsError,
+    TooSlow,
+)
 from syncline.store.pool import is_passing
 
 LOG = logging.getLogger("syncline.http")
@@ -86,6 +93,8 @@ def _of_engine(error: Exception) -> Problem | None:
     said = str(error.args[0]) if error.args else type(error).__name__
     if isinstance(error, Changed):
         return Problem(412, "changed", said)
+    if isinstance(error, PositionLost):
+        return Problem(410, "position-lost", said)
     if isinstance(error, Conflict):
         return Problem(409, "conflict", said)
     if type(error) is LookupError:  # its subclasses tell of mistakes in the program

@@ -86,8 +86,12 @@ class SignalPage(BaseModel):
 
 class FollowedOut(BaseModel):
     items: list[SignalOut]
-    position: str
-    is_caught_up: bool
+    position: str = Field(description="Where to go on, also if there are no items.")
+    is_caught_up: bool = Field(description="False: there may be more, ask again at once.")
+    server_changed: bool = Field(
+        description="The database server was started anew, promoted or restored since the "
+        "position; if that lost commits, signals told before may be stored no more."
+    )
 
 
 class AddedOut(BaseModel):

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 commands = typer.Typer()
 A_PAGE = 1000
 LOOK_SECONDS = 0.5
+SERVER_CHANGED = (
+    "The database server was started anew, promoted or restored. If that lost commits, signals "
+    "shown above are stored no more; they come again once their provider is asked again."
+)
 
 Since = Annotated[
     datetime | None,
@@ -90,6 +94,8 @@ async def _follow(
         for signal in followed.signals:
             print(plain_line(record(signal)) if json else _line(signal))
         sys.stdout.flush()
+        if followed.server_changed:
+            say(SERVER_CHANGED)
         position = followed.position
         if followed.is_caught_up:
             try:

@@ -12,7 +12,7 @@ from syncline.engine.desk import Desk
 from syncline.model import Worker
 from syncline.sdk.connector import Connector
 from syncline.sdk.registry import why_not_for_tenants
-from syncline.store import workers
+from syncline.store import server_starts, workers
 from syncline.store.pool import Pool, Transaction
 
 BEAT_EVERY = timedelta(seconds=5)
@@ -65,11 +65,13 @@ class Presence:
         self._stopping = True
 
     async def beat(self) -> timedelta:
-        """Say that this process lives."""
+        """Say that this process lives, and give a new start of the server its number."""
         if self._not_for_tenants is None:  # once: it may have to start a program to find out
             self._not_for_tenants = await asyncio.to_thread(self._find_unconfined)
         async with self._pool.transaction() as tx:
             await workers.beat(tx, self._describe(await self._clock.now(tx)))
+        async with self._pool.transaction() as tx:
+            await server_starts.number_present(tx)
         return BEAT_EVERY
 
     async def is_first(self) -> bool:

@@ -73,8 +73,8 @@ class Signals(Desk):
         return listing(found, limit, lambda last: token(order, last.received_at, last.id))
 
     async def position(self) -> Position:
-        """Return the position before which nothing will be stored any more: follow from now on."""
-        return await self._pool.reading(following.read_horizon)
+        """Return the position after all that can be told now: follow from there on."""
+        return await self._pool.reading(following.read_end)
 
     async def follow(
         self,
@@ -87,6 +87,7 @@ class Signals(Desk):
 
         Only what was stored by transactions that ended before the oldest one still running is
         told; a transaction that stays open anywhere in the database server holds the rest back.
+        `PositionLost` is raised for a position of signals that this database never had.
         """
         _check_listing(wanted)
 

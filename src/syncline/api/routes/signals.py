@@ -1,6 +1,8 @@
 """`/v1/signals`: what connectors brought, page by page, as a stream, or as it comes in."""
 
+import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -22,8 +24,12 @@ router = APIRouter(prefix="/v1/signals", tags=["signals"], route_class=ScopedRou
 NDJSON = "application/x-ndjson"
 ROWS_A_CHUNK = 500
 LOOK_EVERY_SECONDS = 0.5
+LOOK_FOR_SECONDS = 2  # at least, while there is more to look at
 SAY_POSITION_EVERY_SECONDS = 10
 SIGNAL = TypeAdapter(StoredSignal)
+# Version 0.1 gave out positions without the start of the server, in microseconds, before the rest.
+POSITION = re.compile(r"(?:([0-9]{1,17})\.)?([0-9]{1,19})\.([0-9a-f]{32})")
+BEGINNING, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {NDJSON: {}}, "description": "A JSON object a line."}
 }
@@ -65,33 +71,39 @@ async def stream_signals(
     return StreamingResponse(lines(), media_type=NDJSON)
 
 
-@router.get("/follow", responses=problems())
+@router.get("/follow", responses=problems(410))
 async def follow_signals(
     request: Request, person: CanRead, asked: Annotated[FollowQuery, Query()]
 ) -> FollowedOut:
     """Return what was stored after a position: each signal once, none left out."""
     engine, wanted = engine_of(request), _filter(person, asked)
     position = await _position(engine, asked.position)
-    deadline = monotonic() + asked.wait
+    began, server_changed = monotonic(), False
     while True:
         found = await engine.signals.follow(wanted, position=position, limit=asked.limit)
         position = found.position
-        is_over = monotonic() >= deadline or engine.is_draining
-        if found.signals or (found.is_caught_up and is_over):
-            items = [_shown(signal) for signal in found.signals]
-            shown = _write(found.position)
-            return FollowedOut(items=items, position=shown, is_caught_up=found.is_caught_up)
+        server_changed |= found.server_changed
+        # What a rare filter passes over is not looked at again: its time up, it says how far.
+        patience = asked.wait if found.is_caught_up else max(asked.wait, LOOK_FOR_SECONDS)
+        if found.signals or engine.is_draining or monotonic() - began >= patience:
+            return FollowedOut(
+                items=[_shown(signal) for signal in found.signals],
+                position=_write(position),
+                is_caught_up=found.is_caught_up,
+                server_changed=server_changed,
+            )
         if found.is_caught_up:
             await pause(LOOK_EVERY_SECONDS)
 
 
-@router.get("/tail", responses={**STREAM, **problems()}, response_class=StreamingResponse)
+@router.get("/tail", responses={**STREAM, **problems(410)}, response_class=StreamingResponse)
 async def tail_signals(
     request: Request, person: CanRead, asked: Annotated[TailQuery, Query()]
 ) -> StreamingResponse:
     """Return signals as NDJSON as they come in, until the client leaves.
 
-    A line is `{"signal": …}` or `{"position": …}`, from which a new request goes on.
+    A line is `{"signal": …}` or `{"position": …}`, from which a new request goes on; beside the
+    position stands `"server_changed": true` where that is so since the last one.
     """
     engine, wanted = engine_of(request), _filter(person, asked)
     start = await _position(engine, asked.position)
@@ -100,15 +112,17 @@ async def tail_signals(
 
     async def lines() -> AsyncIterator[bytes]:
         found, told_at = first, monotonic()
-        yield _lines(found)
+        server_changed = False
+        yield _lines(found, found.server_changed)
         while not engine.is_draining and not await request.is_disconnected():
             if found.is_caught_up:
                 await pause(LOOK_EVERY_SECONDS)
             found = await engine.signals.follow(wanted, position=found.position, limit=ROWS_A_CHUNK)
+            server_changed |= found.server_changed
             if found.signals or monotonic() - told_at > SAY_POSITION_EVERY_SECONDS:
                 await gate.identify(request)  # a key that was revoked meanwhile ends it
-                told_at = monotonic()
-                yield _lines(found)
+                yield _lines(found, server_changed)
+                told_at, server_changed = monotonic(), False
 
     return StreamingResponse(lines(), media_type=NDJSON)
 
@@ -144,13 +158,18 @@ def _shown(signal: StoredSignal) -> SignalOut:
     return SignalOut(**{name: getattr(signal, name) for name in SignalOut.model_fields})
 
 
-def _lines(found: Followed) -> bytes:
+def _lines(found: Followed, server_changed: bool) -> bytes:
     rows = [b'{"signal":' + SIGNAL.dump_json(signal) + b"}\n" for signal in found.signals]
-    return b"".join(rows) + b'{"position":"' + _write(found.position).encode() + b'"}\n'
+    changed = b',"server_changed":true' if server_changed else b""
+    position = b'{"position":"' + _write(found.position).encode() + b'"' + changed + b"}\n"
+    return b"".join(rows) + position
 
 
 def _write(position: Position) -> str:
-    return f"{position.transaction}.{position.signal_id.hex}"
+    within = f"{position.transaction}.{position.signal_id.hex}"
+    if position.server_start is None:
+        return within
+    return f"{(position.server_start - BEGINNING) // MICROSECOND}.{within}"
 
 
 async def _position(engine: Engine, text: str) -> Position:
@@ -158,10 +177,9 @@ async def _position(engine: Engine, text: str) -> Position:
         return START
     if text == "now":
         return await engine.signals.position()
-    transaction, _, id_ = text.partition(".")
-    if not (transaction.isascii() and transaction.isdigit() and len(transaction) < 20):
-        raise ValueError("position is none that was given out; `start` and `now` will do too")
-    try:
-        return Position(int(transaction), UUID(id_))
-    except ValueError:
-        raise ValueError("position is none that was given out") from None
+    given_out = POSITION.fullmatch(text)
+    if given_out is None:
+        raise ValueError("position is invalid; use one that an answer held, `start` or `now`")
+    start, transaction, id_ = given_out.groups()
+    started_at = BEGINNING + int(start) * MICROSECOND if start else None
+    return Position(int(transaction), UUID(id_), started_at)

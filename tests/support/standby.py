@@ -1,0 +1,79 @@
+"""A real standby: a base backup of a server that then streams from it, until it is cut off."""
+
+import asyncio
+
+import asyncpg
+
+from syncline.clock import monotonic, pause
+from syncline.store.embedded.address import PORT, Postmaster, make_socket_folder, url_of
+from syncline.store.embedded.binaries import find_binaries
+from syncline.store.embedded.filelock import FileLock
+from syncline.store.embedded.launcher import choose_launcher
+from syncline.testing.database import TemporaryServer
+
+PATIENCE_SECONDS = 20
+
+
+class Standby(TemporaryServer):
+    """Streams from a primary. Its databases have the names that they have there."""
+
+    def __init__(self, primary: TemporaryServer, primary_url: str) -> None:
+        super().__init__(binaries=primary._binaries)
+        self._primary_url = primary_url
+
+    def start(self) -> None:
+        """Copy the primary, and wait until the copy answers."""
+        self._run(self._copy())
+
+    def url_like(self, primary_url: str) -> str:
+        """Return the URL here of a database that the primary has under the other one."""
+        return self._url_of(primary_url.partition("?")[0].rpartition("/")[2])
+
+    def cut_off(self) -> None:
+        """Let nothing more of the primary come through, after all that it has committed."""
+        self._run(self._catch_up())
+        self._run(self._execute("ALTER SYSTEM SET primary_conninfo = ''"))
+        self._run(self._execute("SELECT pg_reload_conf()"))
+        self._run(self._wait_for("SELECT count(*) = 0 FROM pg_stat_wal_receiver"))
+
+    def promote(self) -> None:
+        self._run(self._execute("SELECT pg_promote()"))
+
+    async def _copy(self) -> None:
+        cluster = self._cluster
+        binaries = self._binaries or (await asyncio.to_thread(find_binaries))[0]
+        launcher = await asyncio.to_thread(choose_launcher, binaries, cluster.home)
+        backup = [binaries.path("pg_basebackup"), "--dbname", self._primary_url]
+        backup += ["--pgdata", str(cluster.data), "--write-recovery-conf", "--no-sync"]
+        with FileLock(cluster.lock_path) as lock:
+            assert lock.try_exclusive()
+            await cluster.run([*launcher.prefix, *backup, "--checkpoint", "fast"], lock)
+            await cluster._launch(lock, binaries, self._settings)
+        sockets = make_socket_folder(cluster.home)
+        self._url = url_of(Postmaster(0, PORT, sockets, is_ready=True), "postgres")
+        await self._wait_for("SELECT count(*) = 1 FROM pg_stat_wal_receiver")
+
+    async def _catch_up(self) -> None:
+        primary = await asyncpg.connect(self._primary_url)
+        end = await primary.fetchval("SELECT pg_current_wal_insert_lsn()::text")
+        await primary.execute(
+            "SET synchronous_commit = on; CREATE TABLE flushed (); DROP TABLE flushed"
+        )
+        await primary.close()
+        await self._wait_for(f"SELECT pg_last_wal_replay_lsn() >= '{end}'")
+
+    async def _wait_for(self, question: str) -> None:
+        deadline = monotonic() + PATIENCE_SECONDS
+        while not await self._is_true(question):
+            assert monotonic() < deadline, f"in vain: {question}"
+            await pause(0.02)
+
+    async def _is_true(self, question: str) -> bool:
+        try:
+            session = await asyncpg.connect(self._url_of("postgres"))
+        except (OSError, asyncpg.PostgresError):
+            return False  # it is still starting
+        try:
+            return bool(await session.fetchval(question))
+        finally:
+            await session.close()
