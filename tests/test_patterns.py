@@ -47,14 +47,13 @@ WORST_CASES = {
     ("connectors/foreign/host.py", r"\b401"): Worst(40 * KB, ("401 Client ", "invalid_ ")),
     ("connectors/foreign/host.py", r"\b429"): Worst(40 * KB, ("429 Too ", "rate limit ")),
     ("connectors/foreign/host.py", "Config"): Worst(40 * KB, ("Config validation ",)),
-    ("connectors/git.py", "(?!-)"): Worst(64 * KB, ("@", ".a", "@{")),
-    ("connectors/git.py", "[^/]+:"): Worst(64 * KB, ("a", ":")),
-    ("connectors/git.py", "HEAD$"): Worst(64 * KB, ("HEAD", "refs")),
-    ("connectors/git_mirror.py", r"\d+"): Worst(KB, ("1", "1.")),
-    ("connectors/git_origin.py", "^([^/]*?):"): Worst(64 * KB, ("a", "::")),
+    ("connectors/git/connector.py", "(?!-)"): Worst(255, ("@", ".a", "@{")),
+    ("connectors/git/connector.py", "HEAD$"): Worst(255, ("HEAD", "refs")),
     ("connectors/imap_cursor.py", "([0-9]{1,10})"): Worst(64 * KB, ("1", "1:", "1,")),
-    ("connectors/git_repository.py", "[0-9a-f]{40}"): Worst(64 * KB, ("0",)),
     ("engine/access.py", "(syncline_"): Worst(64 * KB, ("syncline_tenant_", "0"), "syncline_"),
+    ("connectors/git/origin.py", "(?P<scheme>"): Worst(2 * KB, ("a:", "a@", "a.", "/"), "https://"),
+    ("connectors/git/origin.py", "[A-Za-z0-9_]"): Worst(255, ("a.", "-")),
+    ("connectors/git/repository.py", "[0-9a-f]{40}"): Worst(64 * KB, ("0",)),
     ("engine/access.py", "sl(?:op"): Worst(64 * KB, ("slop_", "0"), "slop_"),
     ("engine/access.py", "[0-9a-f]{64}"): Worst(64 * KB, ("0",)),
     ("http/rate_limits.py", r"(?:(\d++)h)"): Worst(200, ("1", "1.", "1h", "1m", "1s")),
@@ -89,7 +88,7 @@ DYNAMIC = {
 
 
 # Modules that bound their text to a kilobyte or are about to.
-BEING_REPLACED = {"connectors/git_program.py"}
+BEING_REPLACED: set[str] = set()
 
 
 class Found(NamedTuple):

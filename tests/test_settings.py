@@ -49,6 +49,9 @@ DEFAULTS: dict[str, Any] = {
     "http.max_response_bytes": 64_000_000,
     "http.max_json_values": 1_000_000,
     "http.max_redirects": 5,
+    "git.local_roots": [],
+    "git.schemes": [],
+    "git.known_hosts": None,
     "api.host": "127.0.0.1",
     "api.port": 8080,
     "api.hosts": [],
@@ -506,3 +509,15 @@ def test_every_setting_is_described() -> None:
         return found
 
     assert undescribed(Settings) == []
+
+
+def test_folders_of_git_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYNCLINE_GIT__LOCAL_ROOTS", "/srv/one, /srv/two")
+    monkeypatch.setenv("SYNCLINE_GIT__SCHEMES", "ssh")
+
+    git = Settings().git
+
+    assert git.local_roots == [Path("/srv/one"), Path("/srv/two")]
+    assert git.schemes == ["ssh"]
+    assert "absolute path" in refusal("git.local_roots", ["repositories"])
+    assert "git.schemes" in refusal("git.schemes", ["http"])

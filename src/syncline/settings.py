@@ -30,6 +30,7 @@ from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS, ScheduleRules
 from syncline.redaction import mask_secrets
 from syncline.sdk.page import PageLimits
 from syncline.secret_files import secrets_from_files
+from syncline.settings_git import GitSettings
 from syncline.settings_http import HttpSettings, ProviderSlugs
 
 TOML_FILE = "syncline.toml"
@@ -264,6 +265,7 @@ class Settings(BaseSettings):
     rate_limit: RateLimitSettings = RateLimitSettings()
     http: HttpSettings = HttpSettings()
     foreign: ForeignSettings = ForeignSettings()
+    git: GitSettings = GitSettings()
     api: ApiSettings = ApiSettings()
     retention: RetentionSettings = RetentionSettings()
     telemetry: TelemetrySettings = TelemetrySettings()

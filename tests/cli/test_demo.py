@@ -1,11 +1,16 @@
 """The connections of `up --demo`."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from support.repositories import Repo
 from support.world import World
-from syncline.cli.demo import add_demo_connections, find_repository
+from syncline import Connector, Engine, Settings
+from syncline.cli.demo import add_demo_connections, allow_repository, find_repository
+from syncline.sdk.registry import announced_connectors
+from syncline.testing.trial import take_pages
 
 
 @pytest.fixture
@@ -56,3 +61,24 @@ def test_without_the_git_program_it_says_so(
 
     assert found is None
     assert told.startswith("The git program was not found")
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="the git program is missing")
+async def test_the_demo_may_read_its_repository_also_in_a_worktree(tmp_path: Path) -> None:
+    repo = Repo(tmp_path / "repo")
+    repo.commit("one")
+    repo.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "tree"))
+    (tmp_path / "tree" / "src").mkdir()
+
+    for folder in (repo.folder, tmp_path / "tree" / "src"):
+        settings = allow_repository(Settings(), folder)
+        git = next(one for one in announced_connectors() if one.provider == "git")
+        Engine(settings, connectors=[git])
+        found, _ = find_repository(folder)
+        assert await subjects_of(git, str(found)) == ["one"]
+    assert allow_repository(Settings(), tmp_path) == Settings()
+
+
+async def subjects_of(git: Connector, url: str) -> list[str]:
+    pages = await take_pages(git, {"url": url})
+    return [signal.payload["subject"] for page in pages for signal in page.signals]

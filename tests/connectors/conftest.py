@@ -2,14 +2,11 @@
 
 import subprocess
 from collections.abc import Iterator
-from functools import partial
-from http.server import ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
-from support.repositories import GitServer, Repo
+from support.repositories import GitServer, Repo, serve
 from syncline.connectors.git import GitCommits
 from syncline.testing.trial import equip
 
@@ -36,11 +33,6 @@ def git_server(tmp_path: Path) -> type[GitServer]:
 
 
 @pytest.fixture
-def http_address(git_server: type[GitServer], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("no_proxy", "*")
-    with ThreadingHTTPServer(("127.0.0.1", 0), git_server) as server:
-        thread = Thread(target=partial(server.serve_forever, poll_interval=0.02))
-        thread.start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+def http_address(git_server: type[GitServer]) -> Iterator[str]:
+    with serve(git_server) as address:
+        yield address

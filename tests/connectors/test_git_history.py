@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from support.repositories import NOON, Repo, connect, follow, kinds, pages, subjects
-from syncline.connectors.git import MAX_TIPS, GitCommits
+from syncline.connectors.git import GitCommits
+from syncline.connectors.git.connector import MAX_TIPS
 from syncline.errors import Permanent
 from syncline.model import Signal, SyncResult
 

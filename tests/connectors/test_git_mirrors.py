@@ -3,15 +3,16 @@
 import asyncio
 import fcntl
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from support.repositories import GitServer, Repo, connect, follow, kinds, subjects
 from syncline.connectors.git import GitCommits
-from syncline.connectors.git_mirror import Pace
+from syncline.connectors.git.mirror import Pace
 from syncline.errors import Permanent, Transient
 from syncline.model import Connection, SyncResult
 from syncline.testing.trial import equip
@@ -19,14 +20,24 @@ from syncline.testing.trial import equip
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="the git program is missing")
 
 
+@pytest.fixture
+def url(http_address: str) -> str:
+    """Where `repo` is served."""
+    return f"http://{http_address}/repo/.git"
+
+
+def mirrors(tmp_path: Path) -> list[Path]:
+    return [*tmp_path.glob("cache/*/*")]
+
+
 async def test_an_address_is_mirrored_and_fetched_each_time(
-    repo: Repo, connector: GitCommits, tmp_path: Path
+    repo: Repo, connector: GitCommits, tmp_path: Path, url: str
 ) -> None:
     repo.git("config", "uploadpack.allowFilter", "true")
     (repo.folder / "large").write_text("a large file")
     repo.git("add", "large")
     repo.commit("one")
-    connection = connect(f"file://{repo.folder}", page_size=1)
+    connection = connect(url, page_size=1)
     signals, cursor = await follow(connector, connection)
     assert subjects(signals) == ["one"]
 
@@ -40,7 +51,7 @@ async def test_an_address_is_mirrored_and_fetched_each_time(
     signals, cursor = await follow(connector, connection, cursor)
     assert kinds(signals) == ["history_rewritten", "commit"]
 
-    (mirror,) = (tmp_path / "cache").iterdir()
+    (mirror,) = mirrors(tmp_path)
     objects = repo.git(
         f"--git-dir={mirror}", "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"
     )
@@ -48,11 +59,11 @@ async def test_an_address_is_mirrored_and_fetched_each_time(
 
 
 async def test_the_pages_of_one_run_ask_the_server_once(
-    repo: Repo, connector: GitCommits, tmp_path: Path
+    repo: Repo, connector: GitCommits, tmp_path: Path, url: str
 ) -> None:
     for number in range(3):
         repo.commit(f"change {number}")
-    connection = connect(f"file://{repo.folder}", page_size=1)
+    connection = connect(url, page_size=1)
     first = await connector.sync(connection, None)
 
     repo.folder.rename(tmp_path / "away")
@@ -64,11 +75,11 @@ async def test_the_pages_of_one_run_ask_the_server_once(
 
 
 async def test_a_lost_mirror_is_made_again(
-    repo: Repo, connector: GitCommits, tmp_path: Path
+    repo: Repo, connector: GitCommits, tmp_path: Path, url: str
 ) -> None:
     repo.commit("one")
     repo.commit("two")
-    connection = connect(f"file://{repo.folder}", page_size=1)
+    connection = connect(url, page_size=1)
     first = await connector.sync(connection, None)
     shutil.rmtree(tmp_path / "cache")
 
@@ -78,41 +89,50 @@ async def test_a_lost_mirror_is_made_again(
 
 
 async def test_a_shallow_clone_can_be_mirrored(
-    repo: Repo, connector: GitCommits, tmp_path: Path
+    repo: Repo, connector: GitCommits, tmp_path: Path, http_address: str
 ) -> None:
     repo.commit("deep")
     repo.commit("near")
     shallow = tmp_path / "shallow"
     repo.git("clone", "--quiet", "--depth=1", f"file://{repo.folder}", str(shallow))
 
-    for url in (shallow, f"file://{shallow}"):
+    for url in (shallow, f"http://{http_address}/shallow/.git"):
         signals, _ = await follow(connector, connect(url))
         assert subjects(signals) == ["near"]
 
 
-async def test_many_connections_share_a_mirror_at_once(repo: Repo, tmp_path: Path) -> None:
-    for number in range(5):
+async def test_each_connection_has_a_mirror_of_its_own(
+    repo: Repo, tmp_path: Path, url: str
+) -> None:
+    for number in range(3):
         repo.commit(f"change {number}")
-    url = f"file://{repo.folder}"
-    workers = [GitCommits(cache_folder=tmp_path / "cache") for _ in range(6)]
+    own = connect(url)
+    others = [replace(own, tenant_id="birch"), connect(url), own]  # the last one runs twice
+    workers = [equip(GitCommits(cache_folder=tmp_path / "cache")) for _ in range(4)]
 
-    runs = await asyncio.gather(*(follow(worker, connect(url)) for worker in workers))
+    runs = await asyncio.gather(
+        *(
+            follow(cast(GitCommits, worker), connection)
+            for worker, connection in zip(workers, [own, *others], strict=True)
+        )
+    )
 
-    expected = [f"change {number}" for number in range(5)]
-    assert [subjects(signals) for signals, _ in runs] == [expected] * 6
-    assert len(list((tmp_path / "cache").iterdir())) == 1
+    expected = [f"change {number}" for number in range(3)]
+    assert [subjects(signals) for signals, _ in runs] == [expected] * 4
+    assert len(mirrors(tmp_path)) == 3
 
 
 async def test_the_cache_stands_in_the_home_folder_of_the_program(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv("SYNCLINE_HOME", str(tmp_path / "home"))
     repo.commit("one")
 
-    await follow(GitCommits(), connect(f"file://{repo.folder}"))
+    await follow(cast(GitCommits, equip(GitCommits())), connect(url))
 
-    (mirrors,) = (tmp_path / "home").iterdir()
-    assert mirrors.stat().st_mode & 0o777 == 0o700
+    (folder,) = (tmp_path / "home").iterdir()
+    (own,) = folder.iterdir()
+    assert own.stat().st_mode & 0o777 == 0o700
 
 
 def sliced(tmp_path: Path, **pace: Any) -> GitCommits:
@@ -135,10 +155,12 @@ async def fetched(
     return counts, page
 
 
-async def test_a_long_first_fetch_arrives_over_several_runs(repo: Repo, tmp_path: Path) -> None:
+async def test_a_long_first_fetch_arrives_over_several_runs(
+    repo: Repo, tmp_path: Path, url: str
+) -> None:
     for number in range(30):
         repo.commit(f"change {number}")
-    connector, connection = sliced(tmp_path), connect(f"file://{repo.folder}")
+    connector, connection = sliced(tmp_path), connect(url)
 
     counts, page = await fetched(connector, connection)
 
@@ -159,7 +181,7 @@ async def test_a_fetch_that_is_cut_off_goes_on_from_its_last_slice(
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    (mirror,) = (tmp_path / "cache").iterdir()
+    (mirror,) = mirrors(tmp_path)
     kept = repo.git(f"--git-dir={mirror}", "rev-list", "--all", "--count")
     next_slice = (mirror / "syncline-slice").read_text()
     git_server.released.set()
@@ -169,12 +191,14 @@ async def test_a_fetch_that_is_cut_off_goes_on_from_its_last_slice(
     assert subjects(signals) == [f"change {number}" for number in range(20)]
 
 
-async def test_what_a_killed_fetch_left_behind_is_swept_away(repo: Repo, tmp_path: Path) -> None:
+async def test_what_a_killed_fetch_left_behind_is_swept_away(
+    repo: Repo, tmp_path: Path, url: str
+) -> None:
     for number in range(9):
         repo.commit(f"change {number}")
-    connector, connection = sliced(tmp_path), connect(f"file://{repo.folder}")
+    connector, connection = sliced(tmp_path), connect(url)
     page = await connector.sync(connection, None)
-    (mirror,) = (tmp_path / "cache").iterdir()
+    (mirror,) = mirrors(tmp_path)
     (mirror / "shallow.lock").touch()
     (mirror / "objects" / "pack" / "tmp_pack_x").touch()
 
@@ -184,11 +208,13 @@ async def test_what_a_killed_fetch_left_behind_is_swept_away(repo: Repo, tmp_pat
     assert not (mirror / "objects" / "pack" / "tmp_pack_x").exists()
 
 
-async def test_two_runs_do_not_fetch_into_a_mirror_at_once(repo: Repo, tmp_path: Path) -> None:
+async def test_two_runs_do_not_fetch_into_a_mirror_at_once(
+    repo: Repo, tmp_path: Path, url: str
+) -> None:
     repo.commit("one")
-    connector, connection = sliced(tmp_path), connect(f"file://{repo.folder}")
+    connector, connection = sliced(tmp_path), connect(url)
     await follow(connector, connection)
-    (mirror,) = (tmp_path / "cache").iterdir()
+    (mirror,) = mirrors(tmp_path)
 
     with (mirror / "syncline-lock").open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -196,13 +222,16 @@ async def test_two_runs_do_not_fetch_into_a_mirror_at_once(repo: Repo, tmp_path:
             await connector.sync(connection, None)
 
 
-async def test_the_names_of_branches_have_mirrors_of_their_own(
-    repo: Repo, connector: GitCommits, tmp_path: Path
+async def test_a_change_of_the_config_begins_a_new_mirror_and_removes_the_old_one(
+    repo: Repo, connector: GitCommits, tmp_path: Path, url: str
 ) -> None:
     repo.commit("on main")
     repo.git("branch", "side")
+    connection = connect(url, branch="main")
+    await follow(connector, connection)
+    (before,) = mirrors(tmp_path)
 
-    for branch in ("main", "side"):
-        await follow(connector, connect(f"file://{repo.folder}", branch=branch))
+    await follow(connector, replace(connection, config={"url": url, "branch": "side"}))
 
-    assert len(list((tmp_path / "cache").iterdir())) == 2
+    (after,) = mirrors(tmp_path)
+    assert after != before

@@ -3,11 +3,13 @@
 import json
 import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 from uuid import uuid4
 
@@ -162,9 +164,25 @@ class GitServer(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
+        self.send_content(content)
+
+    def send_content(self, content: bytes) -> None:
         self.wfile.write(content)
 
     do_POST = do_GET  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
+
+
+@contextmanager
+def serve(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Serve on a free port of this machine; yield `host:port`."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=partial(server.serve_forever, poll_interval=0.02))
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -40,7 +40,7 @@ class ProgramNotFound(Permanent):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What became of a child: its exit code, its output, and the first of its complaints."""
+    """What became of a child: its exit code, its output, and the last of its complaints."""
 
     code: int
     output: bytes
@@ -158,7 +158,7 @@ async def run(
         folder=folder,
         pass_fds=pass_fds,
     ) as child:
-        complaining = asyncio.create_task(_read_beginning(child.stderr, MAX_ERROR_OUTPUT))
+        complaining = asyncio.create_task(_read_end(child.stderr, MAX_ERROR_OUTPUT))
         try:
             output = bytearray()
             while chunk := await child.stdout.read(2**16):
@@ -179,12 +179,12 @@ def _find_program(name: str | Path, path: str) -> str:
     return os.path.abspath(found)
 
 
-async def _read_beginning(stream: asyncio.StreamReader, size: int) -> bytes:
-    """Read to the end, and return no more than the beginning."""
-    kept = bytearray()
+async def _read_end(stream: asyncio.StreamReader, size: int) -> bytes:
+    """Read to the end, and keep only so much: programs say last what they failed of."""
+    kept = b""
     while chunk := await stream.read(2**16):
-        kept += chunk[: size - len(kept)]
-    return bytes(kept)
+        kept = (kept + chunk)[-size:]
+    return kept
 
 
 def _environment(home: Path) -> dict[str, str]:

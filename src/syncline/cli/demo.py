@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from syncline.connectors.demo import DEMO_CONNECTIONS
+from syncline.connectors.git.local import roots_of
 from syncline.engine.app import Engine
+from syncline.settings import Settings
 
 GIT_TENANT = "acme"
 INTERVAL_SECONDS = 60
@@ -19,6 +21,17 @@ async def add_demo_connections(engine: Engine, folder: Path) -> list[str]:
     there = len(wanted) - len(added)
     counted = f"{len(added)} demo connections added"
     return [told, f"{counted}, {there} are there from before." if there else f"{counted}."]
+
+
+def allow_repository(settings: Settings, folder: Path) -> Settings:
+    """Return the settings with the repository that a folder is in among those that may be read."""
+    repository, _ = find_repository(folder)
+    if repository is None:
+        return settings
+    roots = [*settings.git.local_roots, *roots_of(repository)]
+    return settings.model_copy(
+        update={"git": settings.git.model_copy(update={"local_roots": roots})}
+    )
 
 
 def find_repository(folder: Path) -> tuple[Path | None, str]:

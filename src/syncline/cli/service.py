@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from syncline.api.server import Listener, serving
-from syncline.cli.demo import add_demo_connections
+from syncline.cli.demo import add_demo_connections, allow_repository
 from syncline.cli.interrupts import Interrupts
 from syncline.cli.live import show
 from syncline.cli.session import Session, perform
@@ -42,7 +42,7 @@ def run_headless(
 def run_with_view(session: Session, settings: Settings, *, demo: bool) -> bool:
     """Run every role until a signal, showing what happens; return whether the end was clean."""
     if demo:
-        settings = _quicken(settings)
+        settings = allow_repository(_quicken(settings), Path.cwd())
 
     async def work(interrupts: Interrupts) -> bool:
         say(f"Starting on {_describe(settings)} …")

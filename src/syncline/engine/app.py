@@ -13,6 +13,7 @@ from syncline.clock import Dice, Rng, clock_from
 from syncline.engine.access import Access
 from syncline.engine.board import Board
 from syncline.engine.connections import Connections
+from syncline.engine.connector_files import ConnectorFiles
 from syncline.engine.equipment import equip
 from syncline.engine.executor import Executor
 from syncline.engine.explaining import Explanations
@@ -224,7 +225,7 @@ class Engine:
             self._pool, settings.executor, self.providers, clock, settler, telemetry, self._renewals
         )
         self._key_uses = KeyUses(self._pool)
-        presence = self._presence()
+        presence, files = self._presence(), ConnectorFiles(self._pool, self.providers)
         self._pruner = Pruner(self._pool, settings.retention, clock, presence, telemetry)
         self._service = Service(
             settings,
@@ -233,7 +234,7 @@ class Engine:
             LeaseKeeper(self._lease_pool, self._executor.runs, settings.executor, clock, telemetry),
             Reaper(self._pool, settings.executor, clock, settler, telemetry),
             presence,
-            Maintenance(self._pool, clock, telemetry, self._key_uses),
+            Maintenance(self._pool, clock, telemetry, self._key_uses, files),
             self._pruner,
             wakeup,
             self._embedded,
@@ -243,11 +244,11 @@ class Engine:
             telemetry,
         )
         desk = (self._pool, settings, clock, wakeup)
-        self.connections = Connections(*desk, self._vault)
+        self.connections = Connections(*desk, self._vault, files)
         self.jobs, self.signals = Jobs(*desk), Signals(*desk)
         self.secrets = Secrets(*desk, self._vault)
         self.workers, self._explanations = Workers(*desk), Explanations(*desk)
-        self.tenants, self.board = Tenants(*desk), Board(*desk)
+        self.tenants, self.board = Tenants(*desk, files), Board(*desk)
         self.batches, self.inspection = JobBatches(*desk), Inspection(*desk)
         self.tenant_providers = TenantProviders(*desk, self.providers)
         self.access, self.overview = Access(*desk, self._key_uses), Overview(*desk)

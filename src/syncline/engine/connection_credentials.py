@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.clock import Clock
+from syncline.engine.connector_files import ConnectorFiles
 from syncline.engine.desk import Desk, check_credentials, get_connection, lock_connection
 from syncline.engine.vault import Vault
 from syncline.engine.wakeup import Wakeup
@@ -16,10 +17,17 @@ from syncline.store.pool import Pool, Transaction
 
 class ConnectionCredentials(Desk):
     def __init__(
-        self, pool: Pool, settings: Settings, clock: Clock, wakeup: Wakeup, vault: Vault
+        self,
+        pool: Pool,
+        settings: Settings,
+        clock: Clock,
+        wakeup: Wakeup,
+        vault: Vault,
+        files: ConnectorFiles,
     ) -> None:
         super().__init__(pool, settings, clock, wakeup)
         self._vault = vault
+        self._files = files
 
     async def set_credentials(
         self,

@@ -149,6 +149,8 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
             return await signals.delete_batch(tx, connection_id, tenant_id, limit=SIGNALS_A_BATCH)
 
         found = await self._pool.retrying(remove)
+        if found:
+            await self._files.forget(connection_id)
         while not keep_signals and await self._pool.retrying(remove_signals) > 0:
             found = True
         if not found:

@@ -1,7 +1,11 @@
 """What connectors are given before they run: how they may call out, and what children may use."""
 
+import hashlib
+import os
 from collections.abc import Mapping
 from math import ceil
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 from syncline.children.limits import ChildLimits
 from syncline.http.environment import HttpEnvironment, HttpLimits, HttpTelemetry
@@ -12,7 +16,7 @@ from syncline.settings import Settings
 def equip(
     connectors: Mapping[str, Connector], settings: Settings, telemetry: HttpTelemetry
 ) -> None:
-    """Give each connector its HTTP environment, and the limits of its child processes."""
+    """Give each connector its HTTP environment, its limits, its folder and its settings."""
     http = settings.http
     limits = HttpLimits(
         timeout_seconds=http.timeout_seconds,
@@ -21,6 +25,7 @@ def equip(
         max_redirects=http.max_redirects,
     )
     child_limits = ChildLimits(cpu_seconds=ceil(settings.executor.max_run_seconds))
+    state = _state_folder(settings)
     for provider_slug, connector in connectors.items():
         if isinstance(connector, Connector):
             connector.http_environment = HttpEnvironment(
@@ -30,3 +35,15 @@ def equip(
             )
             connector.child_limits = child_limits
             connector.sandboxed = not settings.foreign.is_unsandboxed(provider_slug)
+            connector.state_folder = state / provider_slug
+            if connector.settings_name is not None:
+                connector.configure(getattr(settings, connector.settings_name))
+
+
+def _state_folder(settings: Settings) -> Path:
+    """Return where this installation keeps files: its database and its schema tell it apart."""
+    home = os.environ.get("SYNCLINE_HOME") or os.path.expanduser("~/.cache/syncline")
+    database = urlsplit(settings.database_url or "")
+    query = [pair for pair in parse_qsl(database.query) if pair[0] not in ("user", "password")]
+    place = (database.netloc.rpartition("@")[2], database.path, query, settings.schema)
+    return Path(home, "state", hashlib.sha256(repr(place).encode()).hexdigest()[:16])

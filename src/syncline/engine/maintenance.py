@@ -7,6 +7,7 @@ from uuid import UUID
 
 from syncline.clock import Clock
 from syncline.engine.access import expiring_keys
+from syncline.engine.connector_files import ConnectorFiles
 from syncline.engine.key_uses import KeyUses
 from syncline.engine.presence import DEAD_AFTER, FORGOTTEN_AFTER
 from syncline.model import ApiKey, Worker, WorkerStatus
@@ -20,11 +21,19 @@ LOOK_EVERY = timedelta(seconds=60)
 class Maintenance:
     """Any number of processes may do this at once; each takes what no other holds."""
 
-    def __init__(self, pool: Pool, clock: Clock, telemetry: Telemetry, key_uses: KeyUses) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        clock: Clock,
+        telemetry: Telemetry,
+        key_uses: KeyUses,
+        files: ConnectorFiles,
+    ) -> None:
         self._pool = pool
         self._clock = clock
         self._telemetry = telemetry
         self._key_uses = key_uses
+        self._files = files
         self._known_dead: set[UUID] | None = None
         self._known_expiring: set[UUID] = set()
 
@@ -45,6 +54,7 @@ class Maintenance:
         self._telemetry.house_measured(tables, oldest_snapshot)
         self._telemetry.freshness_measured(fresh.ages, fresh.weight)
         self._tell_deaths([worker for worker in present if worker.status == WorkerStatus.DEAD])
+        await self._files.sweep()
         return LOOK_EVERY
 
     def _tell_expiring(self, expiring: Sequence[ApiKey]) -> None:

@@ -4,9 +4,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from uuid import UUID
 
+from syncline.clock import Clock
+from syncline.engine.connector_files import ConnectorFiles
 from syncline.engine.desk import Desk, check_text
+from syncline.engine.wakeup import Wakeup
+from syncline.settings import Settings
 from syncline.store import connections, keys, tenants
-from syncline.store.pool import Transaction
+from syncline.store.pool import Pool, Transaction
 from syncline.store.tenants import FIRST_PLACE, Line, TenantSize
 
 A_BATCH = 1000
@@ -15,6 +19,12 @@ NextLines = Callable[[Transaction, UUID, int], Awaitable[list[Line]]]
 
 
 class Tenants(Desk):
+    def __init__(
+        self, pool: Pool, settings: Settings, clock: Clock, wakeup: Wakeup, files: ConnectorFiles
+    ) -> None:
+        super().__init__(pool, settings, clock, wakeup)
+        self._files = files
+
     async def count(self, tenant_id: str) -> TenantSize:
         """Return how many connections, jobs, signals and keys the tenant has."""
         check_text("tenant_id", tenant_id, characters=255)
@@ -83,6 +93,7 @@ class Tenants(Desk):
         while (removed := await self._pool.retrying(remove_jobs)) == A_BATCH:
             on_progress(removed)
         on_progress(removed + await self._pool.retrying(remove))
+        await self._files.forget(id_)
 
     async def _walk(self, next_lines: NextLines) -> AsyncIterator[Line]:
         """Return rows in the order of their ids, a transaction a batch."""

@@ -1,7 +1,9 @@
 """The one thing an author writes: a class that turns a cursor into a page."""
 
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
 
 from syncline.children.limits import ChildLimits
 from syncline.model import Connection, SyncResult
@@ -26,12 +28,28 @@ class Connector:
     http_environment: "HttpEnvironment | None" = None  # the engine's, once it has the connector
     child_limits: ChildLimits = ChildLimits()  # of each process it starts; the engine's, too
     sandboxed: bool = True  # whether a program of others runs in a sandbox; the engine's, too
+    state_folder: Path | None = None  # for files that outlive a run; the engine's, too
+    settings_name: ClassVar[str | None] = None  # the component of the settings it is given
 
     def sync(
         self, connection: Connection, cursor: Any
     ) -> SyncResult | Awaitable[SyncResult] | AsyncIterator[SyncResult]:
         """Return the page after `cursor`, which is None on the first call, or yield the pages."""
         raise NotImplementedError(f"{type(self).__name__} does not define sync()")
+
+    def configure(self, settings: Any) -> None:
+        """Take the operator's settings, once, before the first run.
+
+        They are the component that `settings_name` names, or None where a person runs the
+        connector by hand, who may do all that this user may.
+        """
+
+    def connections_with_files(self) -> Collection[UUID]:
+        """Return the connections of which this host keeps files."""
+        return ()
+
+    def forget(self, connection_ids: Collection[UUID]) -> None:
+        """Remove the files that this host keeps of connections that were deleted."""
 
     def why_not_for_tenants(self) -> str | None:
         """Return why tenants' keys may not use it in this process, whatever the settings say."""

@@ -181,6 +181,16 @@ async def delete(tx: Transaction, connection_id: UUID) -> bool:
     return await tx.execute(DELETE, connection_id) == 1
 
 
+EXISTING = """
+    -- Find which of these connections are still there, to clean up after the others.
+    SELECT id FROM {schema}.connections WHERE id = ANY ($1::uuid[])
+"""
+
+
+async def existing(tx: Transaction, ids: Sequence[UUID]) -> set[UUID]:
+    return {row["id"] for row in await tx.fetch(EXISTING, ids)}
+
+
 COLUMNS_BY_ID = """
     -- One connection, of one tenant where one is named.
     SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,

@@ -51,7 +51,8 @@ def trial_connection(
 
 
 def equip(connector: Connector, wrap: Wrap | None = None) -> Connector:
-    """Return the connector, whose HTTP clients may reach this machine and use what `wrap` gives."""
+    """Return the connector, which may reach this machine; `wrap` is put around its transports."""
+    connector.configure(None)
     connector.http_environment = HttpEnvironment(allow_private=True, wrap_transport=wrap)
     return connector
 

@@ -2,23 +2,23 @@
 
 import fcntl
 import os
-import re
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from syncline.children.limits import ChildLimits
 from syncline.clock import monotonic, pause
-from syncline.connectors.git_origin import Origin
-from syncline.connectors.git_program import Git, NoSuchRef
-from syncline.connectors.git_repository import Repository
+from syncline.connectors.git.origin import Origin
+from syncline.connectors.git.program import Git, NoSuchRef
+from syncline.connectors.git.repository import Repository
+from syncline.connectors.git.storage import NEW
 from syncline.errors import SyncError, Transient
 
-PROTOCOLS = ("file", "git", "http", "https", "ssh")
+MIRRORED = "refs/syncline/head"
 TREELESS = (("remote.origin.promisor", "true"), ("remote.origin.partialCloneFilter", "tree:0"))
 FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow")
-QUICK = 10.0  # seconds: a slice that took less may be followed by a larger one
 SHRINKS_TO = 4  # a part of a slice that was never finished, for the next try
 
 
@@ -31,50 +31,59 @@ class StillFetching(Exception):
 
 
 class Pace(NamedTuple):
-    """How a first fetch is cut: commits in a slice at first, seconds of a run spent on them."""
+    """How a first fetch is cut: commits in a slice at first, seconds of a run spent on them.
+
+    A slice that took less than `quick` seconds is followed by one of twice the size.
+    """
 
     slice_commits: int = 2_000
     patience: float = 60.0
+    quick: float = 10.0
+
+    def within(self, run_seconds: float) -> "Pace":
+        """Return the pace of a run that may last so long, and should end of its own accord."""
+        return self._replace(
+            patience=min(self.patience, run_seconds / 3), quick=min(self.quick, run_seconds / 30)
+        )
 
 
 class Mirror(Repository):
-    """Stands for one ref of an address.
+    """Stands for one ref of an address, for one connection.
 
     A first fetch comes in slices, from the newest commit down, each of which is kept however the
     run ends: a history that takes longer than a run may take arrives over several. The slice that
     a run dies in is smaller the next time.
     """
 
-    def __init__(self, folder: Path, origin: Origin, pace: Pace) -> None:
-        super().__init__(folder)
-        self._origin, self._pace = origin, pace
+    def __init__(self, folder: Path, origin: Origin, pace: Pace, limits: ChildLimits) -> None:
+        super().__init__(folder, limits)
+        self._origin, self._pace, self._limits = origin, pace, limits
 
-    async def newest(self, ref: str, *, reader: str) -> str | None:
-        mirrored = f"refs/syncline/{reader}"  # its own, so that no two connections contend for one
+    async def newest(self, ref: str) -> str | None:
         async with self._alone() as lock:
             self._sweep()
-            fetch = await self._fetching(f"+{ref}:{mirrored}", lock)
+            fetch = await self._fetching(f"+{ref}:{MIRRORED}", lock)
             try:
-                await self._bring_up_to_date(fetch, mirrored)
+                await self._bring_up_to_date(fetch)
             except NoSuchRef:
-                if await fetch.git("ls-remote", "origin", protocols=PROTOCOLS):
+                if await fetch.git("ls-remote", "origin", protocols=[self._origin.protocol]):
                     raise
                 return None
-        return (await self.find([mirrored]))[0]
+        return (await self.find([MIRRORED]))[0]
 
-    async def _bring_up_to_date(self, fetch: "Fetch", mirrored: str) -> None:
+    async def _bring_up_to_date(self, fetch: "Fetch") -> None:
         is_new = not await self.git("for-each-ref", "--count=1", "refs/syncline/")
         if not is_new and self._is_whole():
             await fetch()
             return
         try:
-            await self._fetch_slices(fetch, mirrored, is_new=is_new)
+            await self._fetch_slices(fetch, is_new=is_new)
         except SyncError as error:
             if "does not support" not in error.message:  # a server of plain files knows no slices
                 raise
             await fetch()
 
-    async def _fetch_slices(self, fetch: "Fetch", mirrored: str, *, is_new: bool) -> None:
+    async def _fetch_slices(self, fetch: "Fetch", *, is_new: bool) -> None:
         began, size = monotonic(), self._slice_size()
         option = "--depth" if is_new else "--deepen"
         while option == "--depth" or not self._is_whole():
@@ -84,10 +93,10 @@ class Mirror(Repository):
             if option == "--deepen" and self._boundary() == boundary:
                 self._note("whole", boundary)  # the origin itself has nothing below
             option = "--deepen"
-            size = size * 2 if monotonic() - slice_began < QUICK else size
+            size = size * 2 if monotonic() - slice_began < self._pace.quick else size
             self._note("slice", str(size))
             if not self._is_whole() and monotonic() - began >= self._pace.patience:
-                raise StillFetching(int(await self.git("rev-list", "--count", mirrored)))
+                raise StillFetching(int(await self.git("rev-list", "--count", MIRRORED)))
 
     def _slice_size(self) -> int:
         noted = self._noted("slice")
@@ -115,10 +124,9 @@ class Mirror(Repository):
         """Make the folder, where there is none."""
         if (self.folder / "HEAD").exists():
             return
-        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.folder.parent) as workshop:
+        with tempfile.TemporaryDirectory(prefix=NEW, dir=self.folder.parent) as workshop:
             draft = Path(workshop, "mirror")
-            await Git(draft)("init", "--quiet", "--bare", "--template=")
+            await Git(draft, self._limits)("init", "--quiet", "--bare", "--template=")
             with suppress(OSError):  # another run was first, and its mirror is as good
                 os.rename(draft, self.folder)
 
@@ -135,18 +143,20 @@ class Mirror(Repository):
 
     def _sweep(self) -> None:
         """Remove what a killed fetch left behind, which would stop every later one."""
-        for left in (self.folder / "shallow.lock", *self.folder.glob("objects/pack/tmp_*")):
-            left.unlink(missing_ok=True)
+        for pattern in ("*.lock", "refs/syncline/*.lock", "objects/pack/tmp_*"):
+            for left in self.folder.glob(pattern):
+                left.unlink(missing_ok=True)
 
     async def _fetching(self, refspec: str, lock: int) -> "Fetch":
         settings = (("remote.origin.url", self._origin.url), *self._origin.settings)  # in no file
-        settings += TREELESS if await self._leaves_gaps_alone() else ()
-        return Fetch(Git(self.folder, settings), refspec, lock)
+        settings += TREELESS if _leaves_gaps_alone(await self.git.version()) else ()
+        git = Git(self.folder, self._limits, settings, self._origin.environment)
+        return Fetch(git, refspec, self._origin.protocol, lock)
 
-    async def _leaves_gaps_alone(self) -> bool:
-        """Return whether it heeds GIT_NO_LAZY_FETCH; else a shallow server makes it fork on."""
-        version = tuple(map(int, re.findall(r"\d+", await self.git("version"))[:3]))
-        return version >= (2, 45, 1) or (2, 39, 4) <= version < (2, 40)
+
+def _leaves_gaps_alone(version: tuple[int, ...]) -> bool:
+    """Return whether it heeds GIT_NO_LAZY_FETCH; else a shallow server makes it fork on."""
+    return version >= (2, 45, 1) or (2, 39, 4) <= version < (2, 40)
 
 
 class Fetch(NamedTuple):
@@ -154,11 +164,12 @@ class Fetch(NamedTuple):
 
     git: Git
     refspec: str
+    protocol: str
     lock: int
 
     async def __call__(self, *options: str) -> None:
         arguments = (*FETCH, *options, "origin", self.refspec)
-        await self.git(*arguments, protocols=PROTOCOLS, kept_open=[self.lock])
+        await self.git(*arguments, protocols=[self.protocol], kept_open=[self.lock])
 
 
 def _open(path: Path) -> IO[bytes]:

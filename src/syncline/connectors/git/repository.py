@@ -1,13 +1,12 @@
 """A git folder, and what it holds."""
 
-import os
 import re
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
-from syncline.connectors.git_program import Git, NoSuchRef
-from syncline.errors import Permanent
+from syncline.children.limits import ChildLimits
+from syncline.connectors.git.program import Git, NoSuchRef
 from syncline.model import Signal
 
 COMMIT_NAME = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -20,11 +19,11 @@ EARLIEST, LATEST = -62_135_510_400, 253_402_128_000
 class Repository:
     """Reads a git folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limits: ChildLimits) -> None:
         self.folder = folder
-        self.git = Git(folder)
+        self.git = Git(folder, limits)
 
-    async def newest(self, ref: str, *, reader: str) -> str | None:  # noqa: ARG002  (a mirror's)
+    async def newest(self, ref: str) -> str | None:
         """Return the commit that `ref` names now, or None where nothing was ever committed."""
         found = await self.find([ref])
         if not found and await self.git("for-each-ref", "--count=1"):
@@ -52,14 +51,6 @@ class Repository:
         printed = await self.git("rev-list", *options, stdin="\n".join([*commits, ""]))
         *values, _ = printed.split("\0")
         return [_commit_signal(*row) for row in zip(*[iter(values)] * len(FIELDS), strict=True)]
-
-
-def open_folder(path: str) -> Repository:
-    """Return the repository in a folder of this machine."""
-    folder = os.path.abspath(os.path.expanduser(path))
-    if not os.path.isdir(folder):
-        raise Permanent(f"config.url: there is no folder {folder}")
-    return Repository(Path(folder, ".git" if os.path.exists(os.path.join(folder, ".git")) else ""))
 
 
 def instant(seconds: str) -> datetime:

@@ -1,0 +1,203 @@
+"""The connector: a cursor of what was seen, and the pages of what was not."""
+
+import os
+import re
+from collections.abc import AsyncIterator, Collection, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+from uuid import UUID
+
+from syncline.children.process import private_folder
+from syncline.connectors.git.local import build_view, find_folders, path_of
+from syncline.connectors.git.mirror import Mirror, Pace, StillFetching
+from syncline.connectors.git.origin import find_origin, parse_url
+from syncline.connectors.git.program import NoSuchRef
+from syncline.connectors.git.repository import COMMIT_NAME, Repository, instant
+from syncline.connectors.git.storage import MirrorStorage
+from syncline.errors import Permanent, Transient
+from syncline.model import Connection, Signal, SyncResult
+from syncline.sdk.connector import Connector
+from syncline.settings_git import GitSettings
+
+MAX_TIPS = 500  # keeps a cursor within 35 kB even with SHA-256 names
+MAX_URL = 2_000
+MAX_BRANCH = 255
+REF_NAME = re.compile(r"(?!-)(?!.*(?:\.\.|@\{))[^\x00-\x20~^:?*\[\\\x7f]+")
+BY_HAND = GitSettings(local_roots=[Path("/")], schemes=["git", "ssh"])
+
+
+class GitCommits(Connector):
+    """Syncs one branch, oldest commit first.
+
+    Config: `url`, an https address, or a folder inside the roots that the operator allows;
+    `branch`, a branch or a full ref name (default: HEAD); `page_size` (default 100). Credentials,
+    for http and https: `token`, or `username` and `password`. The cursor holds the tips of what
+    was seen: parents are sent before their children, so what the tips do not reach is exactly
+    what is left, however late it was merged. `until` pins the newest commit while the pages of
+    one run follow each other.
+    """
+
+    provider = "git"
+    local: ClassVar[bool] = True
+    settings_name: ClassVar[str | None] = "git"
+
+    def __init__(
+        self,
+        cache_folder: Path | None = None,
+        pace: Pace | None = None,
+        *,
+        local_roots: Iterable[Path] = (),
+    ) -> None:
+        self._cache_folder = cache_folder
+        self._pace = pace or Pace()
+        self._own_roots = tuple(local_roots)
+        self._settings = GitSettings()
+
+    def configure(self, settings: Any) -> None:
+        self._settings = BY_HAND if settings is None else settings
+
+    def why_not_for_tenants(self) -> str | None:
+        """Return what a tenant could reach that belongs to the operator."""
+        if self._own_roots or self._settings.local_roots or self._settings.schemes:
+            return "git.local_roots and git.schemes open to operators what tenants may not reach"
+        return None
+
+    def connections_with_files(self) -> Collection[UUID]:
+        return self._storage().connection_ids()
+
+    def forget(self, connection_ids: Collection[UUID]) -> None:
+        self._storage().forget(connection_ids)
+
+    async def sync(self, connection: Connection, cursor: Any) -> SyncResult:
+        config, place = _parse_config(connection.config), Place.from_json(cursor)
+        async with self._open(connection, config) as repository:
+            pinned = await repository.find([place.until]) if place.until else []
+            try:
+                head = pinned[0] if pinned else await repository.newest(config.ref)
+            except StillFetching as progress:
+                if progress.commits == place.mirrored:
+                    raise Transient("no commit arrived in a whole run") from None
+                waiting = place._replace(mirrored=progress.commits)
+                return SyncResult(next_cursor=waiting.to_json(), has_more=True)
+            except NoSuchRef:
+                if not place.seen:
+                    raise
+                head = None
+            if head is None:
+                return await _branch_deleted(repository, config.ref, place)
+            return await _page(repository, head, place, config.page_size)
+
+    @asynccontextmanager
+    async def _open(self, connection: Connection, config: "Config") -> AsyncIterator[Repository]:
+        """Lend the repository in a folder, or the mirror that stands for an address."""
+        limits, path = self.child_limits, path_of(config.url)
+        with private_folder() as folder:
+            if path is not None:
+                folders = find_folders(path, (*self._own_roots, *self._settings.local_roots))
+                yield Repository(await build_view(folders, folder, limits), limits)
+                return
+            origin = await find_origin(
+                parse_url(config.url),
+                connection.credentials,
+                self._settings,
+                self.http_environment,
+                folder,
+            )
+            place = self._storage().mirror_of(connection, config.url, config.ref)
+            mirror = Mirror(place, origin, self._pace.within(limits.cpu_seconds), limits)
+            await mirror.make()
+            yield mirror
+
+    def _storage(self) -> MirrorStorage:
+        home = os.environ.get("SYNCLINE_HOME") or os.path.expanduser("~/.cache/syncline")
+        return MirrorStorage(self._cache_folder or self.state_folder or Path(home, "git-mirrors"))
+
+
+async def _page(repository: Repository, head: str, place: "Place", page_size: int) -> SyncResult:
+    """Return the next commits on the way from what was seen to the head."""
+    if place.seen == [head]:
+        return SyncResult(next_cursor=Place([head]).to_json())
+    seen, signals = await repository.find(place.seen), []
+    unseen, met = await repository.survey(head, seen)
+    if not met.issuperset(place.seen):  # some of what was seen no longer leads to the head
+        seen = sorted(met)
+        signals.append(_history_rewritten(place.seen, seen, *await repository.read([head])))
+    page = await repository.read(unseen[:page_size])
+    while len(_tips(seen, page)) > MAX_TIPS and len(page) < len(unseen):
+        page_size *= 2  # rare; further commits join the many branches
+        page = await repository.read(unseen[:page_size])
+    if len(page) == len(unseen):
+        return SyncResult(signals + page, Place([head]).to_json())
+    reached = Place(_tips(seen, page), until=head)
+    return SyncResult(signals + page, reached.to_json(), has_more=True)
+
+
+async def _branch_deleted(repository: Repository, ref: str, place: "Place") -> SyncResult:
+    """Return a page that tells once of a branch that is gone; it may come back."""
+    if not place.seen or place.is_deleted:
+        return SyncResult(next_cursor=place.to_json() if place.seen else None)
+    last = await repository.read((await repository.find(place.seen))[:1])
+    gone = Signal(
+        "branch_deleted",
+        last[0].occurred_at if last else instant("0"),
+        {"ref": ref, "last_seen": place.seen},
+        dedupe_key=f"branch_deleted:{place.seen[0]}",
+    )
+    return SyncResult([gone], Place(place.seen, is_deleted=True).to_json())
+
+
+class Place(NamedTuple):
+    """Where a connection left off."""
+
+    seen: list[str]
+    until: str | None = None
+    mirrored: int | None = None
+    is_deleted: bool = False
+
+    @classmethod
+    def from_json(cls, cursor: Any) -> "Place":
+        fields: dict[str, Any] = cursor if isinstance(cursor, dict) else {"seen": cursor or []}
+        seen, until = fields.get("seen", []), fields.get("until")
+        names = [*seen, *filter(None, [until])] if isinstance(seen, list) else [seen]
+        if not all(COMMIT_NAME.fullmatch(str(name)) for name in names):
+            raise Permanent('cursor: expected {"seen": [full commit names]}')
+        return cls(seen, until, fields.get("mirrored"), fields.get("deleted") is True)
+
+    def to_json(self) -> dict[str, Any]:
+        more = {"until": self.until, "mirrored": self.mirrored, "deleted": self.is_deleted or None}
+        return {"seen": self.seen, **{n: v for n, v in more.items() if v is not None}}
+
+
+class Config(NamedTuple):
+    url: str
+    ref: str
+    page_size: int
+
+
+def _history_rewritten(last_seen: list[str], met: list[str], head: Signal) -> Signal:
+    payload = {"last_seen": last_seen, "continued_from": met, "head": head.dedupe_key}
+    key = f"history_rewritten:{last_seen[0]}:{head.dedupe_key}"
+    return Signal("history_rewritten", head.occurred_at, payload, dedupe_key=key)
+
+
+def _tips(seen: Collection[str], page: Iterable[Signal]) -> list[str]:
+    """Return the commits, seen before or on this page, that have no child among them."""
+    tips = set(seen)
+    for commit in page:  # parents first
+        tips = tips.difference(commit.payload["parents"]) | {commit.payload["sha"]}
+    return sorted(tips)
+
+
+def _parse_config(config: Any) -> Config:
+    fields: dict[str, Any] = config if isinstance(config, dict) else {}
+    url, branch = fields.get("url"), fields.get("branch", "HEAD")
+    if not isinstance(url, str) or not url.isprintable() or not 0 < len(url) <= MAX_URL:
+        raise Permanent("config.url: expected the path or the URL of a git repository")
+    if not isinstance(branch, str) or len(branch) > MAX_BRANCH or not REF_NAME.fullmatch(branch):
+        raise Permanent("config.branch: expected the name of a branch")
+    page_size = fields.get("page_size", 100)
+    if type(page_size) is not int or not 1 <= page_size <= 5_000:
+        raise Permanent("config.page_size: expected an integer from 1 to 5000")
+    ref = branch if re.match("HEAD$|refs/", branch) else f"refs/heads/{branch}"
+    return Config(url, ref, page_size)

@@ -1,0 +1,171 @@
+"""Runs the git program: no configuration but ours, and errors told apart by its complaints."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from syncline.children.limits import ChildLimits
+from syncline.children.process import ProgramNotFound, run
+from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
+from syncline.redaction import strip_addresses
+
+MINIMUM_VERSION = (2, 37)  # the first that can be held to an address, by http.curloptResolve
+MAX_OUTPUT = 256 * 2**20  # six million names of commits
+MAX_COMPLAINT = 4_000
+MAX_MESSAGE = 500
+Pairs = tuple[tuple[str, str], ...]
+
+# What no repository, and nobody's configuration, may change.
+ALWAYS: Pairs = (
+    ("core.hooksPath", os.devnull),
+    ("core.fsmonitor", "false"),
+    ("core.askPass", ""),
+    ("credential.helper", ""),  # an empty one removes all the others
+    ("protocol.allow", "never"),  # GIT_ALLOW_PROTOCOL names the exceptions
+    ("http.followRedirects", "false"),  # they, and a server's alternates, could lead anywhere
+    ("http.emptyAuth", "false"),  # else a server that asks for Kerberos gets this user's ticket
+    ("transfer.bundleURI", "false"),
+    ("gc.autoDetach", "false"),
+    # So that a pack larger than its memory can be read, a window at a time.
+    ("core.packedGitWindowSize", "16m"),
+    ("core.packedGitLimit", "128m"),
+    ("core.deltaBaseCacheLimit", "32m"),
+    ("core.bigFileThreshold", "16m"),
+    ("pack.threads", "1"),
+    ("pack.windowMemory", "64m"),
+    ("pack.deltaCacheSize", "64m"),
+)
+
+
+class NoSuchRef(Permanent):
+    """There is no commit at the ref that was asked for."""
+
+
+# What git says, in the C locale, about failures that the usual retry will not cure.
+COMPLAINTS: tuple[tuple[type[SyncError], tuple[str, ...]], ...] = (
+    (RateLimited, ("returned error: 429",)),
+    (
+        Unauthorized,
+        (
+            "returned error: 401",
+            "returned error: 403",
+            "Authentication failed",
+            "could not read Username",
+            "could not read Password",
+            "Permission denied (",
+        ),
+    ),
+    (NoSuchRef, ("find remote ref",)),
+    (
+        Permanent,
+        (
+            "not a git repository",
+            "not appear to be a git repository",
+            "Repository not found",
+            "' not found",
+            "not exported",
+            "' not allowed",
+            "Host key verif",
+            "mismatched algo",
+            *(f"returned error: {status}" for status in (301, 302, 303, 307, 308)),
+        ),
+    ),
+)
+
+
+class Git(NamedTuple):
+    """The program, on one folder; its settings travel in the environment, which others cannot see.
+
+    Arguments can be seen by every user of a machine, and an address is handed on in them: it must
+    hold no secrets by now.
+    """
+
+    folder: Path
+    limits: ChildLimits = ChildLimits()
+    settings: Pairs = ()
+    environment: Pairs = ()
+
+    async def __call__(
+        self,
+        *arguments: str,
+        stdin: str = "",
+        protocols: Iterable[str] = (),
+        kept_open: Iterable[int] = (),
+    ) -> str:
+        """Run git and return what it printed, or raise what its complaint amounts to."""
+        try:
+            finished = await run(
+                ("git", *arguments),
+                environment=self._environment(protocols),
+                limits=self.limits,
+                stdin=stdin.encode(),
+                pass_fds=kept_open,
+                max_output=MAX_OUTPUT,
+            )
+        except ProgramNotFound:
+            raise Permanent("the git program was not found: install git on this machine") from None
+        if finished.code:
+            raise _error(finished.complaint)
+        return finished.output.decode(errors="replace")
+
+    async def version(self) -> tuple[int, ...]:
+        """Return the program's version, or refuse one that cannot be held to an address."""
+        words = (await self("version")).split()
+        numbers = words[2].split(".") if len(words) > 2 else []
+        version = tuple(int(number) for number in numbers[:3] if number.isdecimal())
+        if version < MINIMUM_VERSION:
+            needed = ".".join(map(str, MINIMUM_VERSION))
+            raise Permanent(
+                f"git {'.'.join(numbers[:3])} is too old: install {needed} or newer, "
+                "which can be held to the address that was checked"
+            )
+        return version
+
+    def _environment(self, protocols: Iterable[str]) -> dict[str, str]:
+        settings = (*ALWAYS, *self.settings)
+        numbered = [
+            pair
+            for number, (name, value) in enumerate(settings)
+            for pair in ((f"GIT_CONFIG_KEY_{number}", name), (f"GIT_CONFIG_VALUE_{number}", value))
+        ]
+        return {
+            "LC_ALL": "C",
+            "GIT_DIR": str(self.folder),  # named outright: no search in parents, no owner to match
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ASKPASS": "",
+            "SSH_ASKPASS_REQUIRE": "never",
+            "GIT_NO_LAZY_FETCH": "1",
+            # Reading allows none: to fetch what is missing, a repository may name any program.
+            "GIT_ALLOW_PROTOCOL": ":".join(protocols),
+            "GIT_CONFIG_COUNT": str(len(settings)),
+            **_certificates(),
+            **dict(numbered),
+            **dict(self.environment),
+        }
+
+
+def _certificates() -> dict[str, str]:
+    """Return the authorities that the operator trusts, by the names that git knows them under."""
+    names = {"GIT_SSL_CAINFO": "SSL_CERT_FILE", "GIT_SSL_CAPATH": "SSL_CERT_DIR"}
+    return {ours: os.environ[name] for ours, name in names.items() if os.environ.get(name)}
+
+
+def _error(complaint: bytes) -> SyncError:
+    """Return the error that says what to do next, without secrets and without a server's text."""
+    said = _own_words(complaint)
+    kinds = (kind for kind, phrases in COMPLAINTS if any(phrase in said for phrase in phrases))
+    return next(kinds, Transient)(strip_addresses(said, MAX_MESSAGE) or "git ended without a word")
+
+
+def _own_words(complaint: bytes) -> str:
+    """Return the last that git itself said; what it quotes of a server begins with `remote:`."""
+    text = complaint[-MAX_COMPLAINT:].decode(errors="replace").replace("\r", "\n")
+    lines = text.split("\n")
+    if len(complaint) > MAX_COMPLAINT:
+        del lines[0]  # its beginning, which says whose words it holds, was cut off
+    own = " ".join(line for line in lines if not line.startswith("remote:"))
+    return " ".join("".join(c if c.isprintable() else " " for c in own).split())
