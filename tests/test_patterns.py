@@ -38,6 +38,8 @@ class Worst(NamedTuple):
 # Keyed by file and by the first characters of the pattern.
 WORST_CASES = {
     ("api/dashboard/words.py", '"[^"'): Worst(200 * KB, ('\\"', '"\\', '"a":', "1e+", "tru"), '"'),
+    ("api/protocol.py", "\\n\\r?"): Worst(64 * KB, ("\n", "\r", "\n\r", "\r\n")),
+    ("api/routes/signals.py", "(?:([0-9]{1,17})"): Worst(8 * KB, ("1", "1.", "a")),
     ("api/problems.py", r"(\w+(?:"): Worst(MB, ("a.", "a[1].", "is ", "a: "), "a"),
     ("cli/skeleton.py", "[a-z][a-z0-9]*"): Worst(KB, ("a-", "-")),
     ("connectors/feed.py", "https?://"): Worst(8 * KB, ("http", "https:/")),
@@ -46,6 +48,8 @@ WORST_CASES = {
     ("connectors/foreign/host.py", r"\b(CRIT"): Worst(200, ("ERROR ", "WARNIN ")),
     ("connectors/foreign/host.py", r"\b401"): Worst(40 * KB, ("401 Client ", "invalid_ ")),
     ("connectors/foreign/host.py", r"\b429"): Worst(40 * KB, ("429 Too ", "rate limit ")),
+    ("connectors/foreign/host.py", r"\bFile"): Worst(40 * KB, ("File too ",)),
+    ("connectors/foreign/host.py", r"\bMemory"): Worst(40 * KB, ("Memory", "Cannot allocate ")),
     ("connectors/foreign/host.py", "Config"): Worst(40 * KB, ("Config validation ",)),
     ("connectors/git/connector.py", "(?!-)"): Worst(255, ("@", ".a", "@{")),
     ("connectors/git/connector.py", "HEAD$"): Worst(255, ("HEAD", "refs")),
@@ -87,10 +91,6 @@ DYNAMIC = {
 }
 
 
-# Modules that bound their text to a kilobyte or are about to.
-BEING_REPLACED: set[str] = set()
-
-
 class Found(NamedTuple):
     """A pattern of the source, and how it is used."""
 
@@ -111,8 +111,6 @@ def collect() -> tuple[list[Found], list[tuple[str, str]]]:
     patterns, dynamic = [], []
     for path, tree in trees.items():
         name = path.relative_to(SOURCE).as_posix()
-        if name in BEING_REPLACED:
-            continue
         constants = {
             target.id: statement.value
             for statement in tree.body

@@ -78,6 +78,11 @@ def monotonic() -> float:
     return time.monotonic()
 
 
+def processor_time() -> float:
+    """Seconds that this process has computed, on all of its threads."""
+    return time.process_time()
+
+
 async def pause(seconds: float) -> None:
     await asyncio.sleep(seconds)
 

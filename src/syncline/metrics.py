@@ -49,6 +49,12 @@ class EngineMetrics:
         self.loop_failures = define.counter(
             "sync_engine_loop_failures_total", "Passes that failed and are tried again.", "loop"
         )
+        self.longest_hold = define.gauge(
+            "sync_engine_event_loop_longest_hold_seconds", "Longest hold in the last 1 to 2 min."
+        ).alone()
+        self.holds = define.counter(
+            "sync_engine_event_loop_holds_total", "Holds of more than 250 ms.", SLUG
+        )
         self.workers = define.gauge("sync_engine_workers", "Processes, by status.", "status")
         self.pruned = define.counter("sync_engine_pruned_total", "Old rows removed.", "kind")
         self.table_bytes = define.gauge("sync_engine_table_bytes", "Size of a table.", "table")

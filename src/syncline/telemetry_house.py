@@ -32,6 +32,26 @@ class HouseTelling(Voice):
             fields[TRACEBACK] = mask_secrets("".join(traceback.format_exception(error))).rstrip()
         self._log(ENGINE, logging.WARNING, "engine.loop_failed", fields)
 
+    def event_loop_measured(self, longest_seconds: float) -> None:
+        self._engine.longest_hold.set(longest_seconds)
+
+    def event_loop_held(
+        self,
+        provider_slug: str,
+        coroutine: str,
+        *,
+        seconds: float,
+        processor_seconds: float,
+        is_logged: bool,
+    ) -> None:
+        """Count a long hold; the provider is empty where no connector was at work."""
+        self._engine.holds[self._providers.shown(provider_slug)].inc()
+        if is_logged:
+            fields: Fields = {"provider_slug": provider_slug, "coroutine": coroutine}
+            fields["seconds"] = round(seconds, 3)
+            fields["processor_seconds"] = round(processor_seconds, 3)
+            self._log(ENGINE, logging.WARNING, "engine.event_loop_held", fields)
+
     def database_back(self, loop: str) -> None:
         self._log(ENGINE, logging.INFO, "engine.database_back", {"loop": loop})
 

@@ -100,7 +100,9 @@ async def test_a_name_that_only_leads_here_is_refused(
     assert (await client.get("/", headers={"Host": host})).status_code == status
 
 
-@pytest.mark.parametrize("path", ["/redoc", "/docs/oauth2-redirect", "/v1", "/v1/secrets", "/docs/"])
+@pytest.mark.parametrize(
+    "path", ["/redoc", "/docs/oauth2-redirect", "/v1", "/v1/secrets", "/docs/"]
+)
 async def test_nothing_else_is_served(client: httpx2.AsyncClient, path: str) -> None:
     assert (await client.get(path)).status_code == 404
 

@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from syncline.model import ApiKey, Scope, TableSize, Worker
 from syncline.policy.schedule import RunPlan
 from syncline.telemetry import Telemetry
+from syncline.telemetry_api import Refusal
 
 CONNECTION, JOB = UUID(int=1), UUID(int=2)
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -56,6 +57,8 @@ def run_and_call_out(telemetry: Telemetry) -> None:
         telemetry.http.request("tickets", "GET", "desk.example") as call,
     ):
         call.status, call.received_bytes = 200, 512
+    telemetry.api.request_refused(Refusal.RATE)
+    telemetry.api.login_failed("192.0.2.1")
 
 
 def claim(telemetry: Telemetry) -> None:
@@ -104,6 +107,10 @@ EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
     "queue_measured": lambda t: t.queue_measured({"tickets": 4}, 9 * SECOND),
     "executor_stopped": Telemetry.executor_stopped,
     "loop_failed": lambda t: t.loop_failed("claim", OSError("refused"), SECOND),
+    "event_loop_measured": lambda t: t.event_loop_measured(0.3),
+    "event_loop_held": lambda t: t.event_loop_held(
+        "tickets", "Tickets.sync", seconds=0.3, processor_seconds=0.1, is_logged=True
+    ),
     "database_back": lambda t: t.database_back("claim"),
     "pruned": lambda t: t.pruned(3, 4),
     "workers_counted": lambda t: t.workers_counted({"alive": 2}),

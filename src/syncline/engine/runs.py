@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Any
 from uuid import UUID
 
 from syncline.clock import monotonic
@@ -42,7 +43,11 @@ class Run:
     @property
     def is_alive(self) -> bool:
         is_running = self.task is not None and not self.is_over
-        return is_running or (self._threads is not None and self._threads.alive > 0)
+        return is_running or self.has_threads
+
+    @property
+    def has_threads(self) -> bool:
+        return self._threads is not None and self._threads.alive > 0
 
     def stop(self) -> None:
         """Ask the connector to stop; a thread of its own goes on unheard."""
@@ -70,6 +75,14 @@ class Runs:
 
     def unsettled(self) -> list[Run]:
         return [run for run in self._runs.values() if not run.is_settled]
+
+    def provider_of(self, task: "asyncio.Task[Any] | None") -> str:
+        """Return whose run a task is; without one, the only provider that has a thread at work."""
+        runs = list(self._runs.values())
+        if task is not None:
+            return next((run.claim.provider_slug for run in runs if run.task is task), "")
+        threaded = {run.claim.provider_slug for run in runs if run.has_threads}
+        return threaded.pop() if len(threaded) == 1 else ""
 
     def add(self, claim: Claim, leased_since: float) -> Run:
         run = Run(claim, leased_since, self._free)

@@ -18,6 +18,7 @@ from syncline.engine.presence import BEAT_EVERY, Presence
 from syncline.engine.retention import FIRST_REST, REST, Pruner
 from syncline.engine.scheduler import Scheduler
 from syncline.engine.wakeup import Wakeup
+from syncline.engine.watchdog import Watchdog
 from syncline.settings import Settings
 from syncline.store import views
 from syncline.store.embedded import EmbeddedPostgres
@@ -84,10 +85,12 @@ class Service:
                 loop.name: asyncio.create_task(loop.run(), name=f"syncline {loop.name}")
                 for loop in self._loops
             }
-            try:
-                await self._stop.wait()
-            finally:
-                clean = await self._shut_down(tasks)
+            watchdog = Watchdog(self._executor.runs.provider_of, self._telemetry)
+            with watchdog.watching():
+                try:
+                    await self._stop.wait()
+                finally:
+                    clean = await self._shut_down(tasks)
         return clean
 
     async def run_due(self) -> int:
