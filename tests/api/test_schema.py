@@ -1,13 +1,9 @@
 """The OpenAPI document, held against a real server by generated requests, with either key."""
 
-import asyncio
-import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Any
-from uuid import UUID
 
 import hypothesis
 import pytest
@@ -24,9 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from syncline import Engine, Settings
-from syncline.api.server import Listener, serving
-from syncline.testing import ScriptedConnector
+from support.served import Served, served_api
 
 CHECKS = [
     not_a_server_error,
@@ -40,54 +34,10 @@ ENDLESS = {"/v1/signals/tail"}
 EXAMPLES = 8
 
 
-@dataclass
-class Served:
-    """A server in a thread of its own, the keys to it, and ids that exist there."""
-
-    url: str = ""
-    keys: dict[str, str] = field(default_factory=dict)
-    ids: dict[str, list[UUID]] = field(default_factory=dict)
-
-
 @pytest.fixture
 def served(database_url: str) -> Iterator[Served]:
-    found, is_ready = Served(), threading.Event()
-    loop = asyncio.new_event_loop()
-    done = asyncio.Event()
-
-    async def serve() -> None:
-        settings = Settings(database_url=database_url, api={"port": 0})
-        async with Engine(settings, connectors=[ScriptedConnector("github")]) as engine:
-            await fill(engine, found)
-            with closing(Listener(settings.api)) as listener:
-                async with serving(engine, listener, page=True):
-                    found.url = listener.url
-                    is_ready.set()
-                    await done.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    assert is_ready.wait(20)
-    yield found
-    loop.call_soon_threadsafe(done.set)
-    thread.join(20)
-    loop.close()
-
-
-async def fill(engine: Engine, found: Served) -> None:
-    for name, tenant in (("operator", None), ("tenant", "acme")):
-        _, found.keys[name] = await engine.access.create_key(name, tenant_id=tenant)
-    connections = [
-        await engine.connections.create(
-            tenant_id=("acme", "birch")[n % 2], provider_slug="github", external_id=f"a-{n}"
-        )
-        for n in range(40)
-    ]
-    jobs = [await engine.trigger(connection.id) for connection in connections[:20]]
-    found.ids = {
-        "connection_id": [connection.id for connection in connections],
-        "job_id": [job.id for job in jobs],
-    }
+    with served_api(database_url) as found:
+        yield found
 
 
 @pytest.mark.parametrize("who", ["operator", "tenant"])

@@ -4,17 +4,14 @@ The routes are those that the application has, so a new one is walked as soon as
 """
 
 import re
-from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
 import httpx2
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
 
 from support.http import client_of
+from support.routes import methods_of, routes_of
 from support.world import World
-from syncline.api.app import create_app
 
 Client = httpx2.AsyncClient
 BODIES: dict[str, Any] = {
@@ -25,27 +22,6 @@ BODIES: dict[str, Any] = {
 OPEN = {"/healthz", "/readyz", "/docs", "/openapi.json", "/login", "/style.css", "/icon.svg"}
 OPEN |= {"/theme.js", "/dashboard.js"}
 ENDLESS = ("tail_signals", "listen_for_events")
-
-
-def routes(world: World) -> list[Route]:
-    found = list(walk(create_app(world.engine).routes))
-    assert len(found) > 25
-    return found
-
-
-def walk(found: Iterable[BaseRoute]) -> Iterator[Route]:
-    """Yield every route; one of a kind that is not known here is not passed over in silence."""
-    for route in found:
-        if isinstance(route, Route):
-            yield route
-        elif isinstance(route, Mount):
-            assert isinstance(route.app, StaticFiles), f"{route.path}: what does it serve?"
-        else:
-            yield from walk(route.original_router.routes)  # type: ignore[attr-defined]
-
-
-def methods_of(route: Route) -> set[str]:
-    return set(route.methods or ()) - {"HEAD"}
 
 
 async def birchs_things(world: World) -> dict[str, Any]:
@@ -77,7 +53,7 @@ async def test_every_route_answers_a_foreign_id_as_if_it_did_not_exist(
     before = await everything(world)
     walked = 0
 
-    for route in routes(world):
+    for route in routes_of(world.engine):
         names = re.findall(r"{(\w+)}", route.path)
         if not names:
             continue
@@ -101,7 +77,7 @@ async def test_no_listing_shows_a_foreign_row_whatever_is_asked(world: World, ac
     hidden = [str(id_) for id_ in foreign.values() if isinstance(id_, UUID)]
     filters = ["", f"?connection={foreign['connection_id']}", "?tenant=birch", "?provider=github"]
 
-    for route in routes(world):
+    for route in routes_of(world.engine):
         if "GET" not in methods_of(route) or "{" in route.path or route.name in ENDLESS:
             continue
         for query in filters:
@@ -164,7 +140,7 @@ async def test_an_idempotency_key_belongs_to_whoever_chose_it(
 async def test_every_route_needs_a_key_or_says_why_not(world: World) -> None:
     await world.engine.access.create_key("ann")
     async with client_of(world.engine) as stranger:
-        for route in routes(world):
+        for route in routes_of(world.engine):
             address = re.sub(r"{\w+}", str(UUID(int=1)), route.path)
             for method in methods_of(route):
                 answer = await stranger.request(method, address)
@@ -178,7 +154,7 @@ async def test_no_get_changes_anything(world: World, operator: Client) -> None:
     things = await birchs_things(world)
     before = await everything(world)
 
-    for route in routes(world):
+    for route in routes_of(world.engine):
         if route.name not in ENDLESS:
             await operator.get(re.sub(r"{(\w+)}", lambda match: str(things[match[1]]), route.path))
 
