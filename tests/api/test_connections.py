@@ -1,6 +1,7 @@
 """`/v1/connections`, on a real database."""
 
 import asyncio
+import json
 from typing import Any
 from uuid import uuid4
 
@@ -288,3 +289,16 @@ async def test_what_people_stored_by_hand_is_shown(world: World, local: Client) 
     for address in ("/v1/connections", f"/v1/connections/{odd.id}"):
         assert (await local.get(address)).status_code == 200, address
     assert (await local.get(f"/v1/connections/{odd.id}/explanation")).status_code == 200
+
+
+@pytest.mark.parametrize("reason", ["a\0b", "\ud800"])
+async def test_a_reason_that_no_database_can_keep_is_refused(local: Client, reason: str) -> None:
+    id_ = (await create(local))["id"]
+
+    refused = await local.post(
+        f"/v1/connections/{id_}/pause",
+        content=json.dumps({"reason": reason}),
+        headers={"content-type": "application/json"},
+    )
+
+    assert refused.status_code == 422

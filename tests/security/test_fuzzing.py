@@ -7,6 +7,7 @@ not in it, get the same for their queries and forms. The examples are the same a
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import product
 from typing import Any
 from urllib.parse import quote
 
@@ -182,3 +183,57 @@ def browse(
         answers.add(f"{method} {path}", lambda: client.request(method, address, **options))
 
     send()
+
+
+# Where parsers of JSON, numbers and text break: each becomes a field's value, as it stands.
+HOSTILE_JSON = [
+    "1e400", "-1e400", "NaN", "Infinity", "9" * 4_400, "-" + "9" * 4_400, "0." + "0" * 4_400 + "1",
+    "1e-400", '"\\ud800"', '"\\u0000"', '"\\udfff\\ud800"', '"' + "a" * 70_000 + '"',
+    "[" * 60 + "]" * 60,
+    '{"a":' * 60 + "1" + "}" * 60, "[" * 5_000, "{" * 5_000, '"\\', '"', "", "tru", "[1,]", "{,}",
+    '{"a":1,"a":2}', '{"":""}', "[" + "0," * 100_000 + "0]", "\ufeff1", "0x10", "1_000", "'a'",
+    '"\\x00"', "\x00", "/* */1", '{"__proto__":{}}', '{"$where":"1"}', "true", "null", "-0", "1.0",
+]  # fmt: skip
+
+
+NEW = '"provider_slug": "github", "tenant_id": "acme"'
+# By the name of the route: bodies in which one value is hostile.
+TEMPLATES = {
+    "create_connection": [
+        f'{{{NEW}, "external_id": %s}}', f'{{{NEW}, "external_id": "y", "config": {{"a": %s}}}}',
+        f'{{{NEW}, "external_id": "z", "credentials": %s}}', f"{{{NEW}, %s: 1}}",
+        '{"provider_slug": %s, "external_id": "x", "tenant_id": "acme"}',
+        f'{{{NEW}, "external_id": "i", "interval_seconds": %s}}',
+    ],
+    "create_connections": ["%s", '{"connections": %s}', f'{{"connections": [{{{NEW}, %s: "x"}}]}}'],
+    "edit_connection": ['{"config": %s}', '{"cursor": %s}', '{"interval_seconds": %s}'],
+    "pause_connection": ['{"reason": %s}'],
+    "sync_connection": ['{"priority": %s}', '{"job_type": %s}'],
+    "set_credentials": ['{"credentials": %s}', '{"credentials": {"t": %s}}'],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_no_hostile_json_is_slow_or_fails(served: Served, who: str) -> None:
+    places = {name: ids[0] for name, ids in served.ids.items()}
+    answers = Answers()
+    with httpx2.Client(base_url=served.url, headers=headers_of(served, who), timeout=30) as client:
+        for route in served.routes:
+            for method in methods_of(route) - {"GET"}:
+                if not route.path.startswith("/v1/") or not body_names(route):
+                    continue
+                path = route.path.format(**places)
+                for template, value in product(TEMPLATES[route.name], HOSTILE_JSON):
+                    send(client, method, path, template % value, answers)
+
+    assert answers.wrong == []
+    assert answers.counted.total() >= 600
+    print(f"{who}: {answers.counted.total()} requests, the slowest {answers.slowest:.3f} s")
+
+
+def send(client: httpx2.Client, method: str, path: str, body: str, answers: Answers) -> None:
+    content, kind = body.encode("utf-8", "surrogatepass"), {"content-type": "application/json"}
+    answers.add(
+        f"{method} {path} {body[:100]}",
+        lambda: client.request(method, path, content=content, headers=kind),
+    )

@@ -13,7 +13,7 @@ from syncline.engine.connection_batches import (
 )
 from syncline.engine.connection_credentials import ConnectionCredentials
 from syncline.engine.connection_listing import ConnectionListing
-from syncline.engine.desk import Once, get_connection, lock_connection, not_found
+from syncline.engine.desk import Once, check_text, get_connection, lock_connection, not_found
 from syncline.engine.edits import Edit, version_of
 from syncline.errors import Changed, Conflict
 from syncline.model import Connection, ConnectionStatus
@@ -77,6 +77,8 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
         expected: str | None = None,
     ) -> Connection:
         """Stop scheduling; queued jobs are cancelled, a run in progress keeps what it brings."""
+        if reason is not None:
+            check_text("reason", reason)
 
         async def change(tx: Transaction) -> Connection:
             locked = await lock_connection(tx, connection_id, tenant_id)
