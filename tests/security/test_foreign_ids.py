@@ -49,7 +49,10 @@ BODIES: dict[str, list[Any]] = {
     "delete_connection": [None],
     "retry_job": [None],
     "cancel_job": [None],
+    "create_key": [{"name": "x", "tenant_id": "birch"}, {"name": "x"}],
+    "revoke_key": [None],
 }
+OPERATORS_ONLY = {"/v1/keys", "/v1/keys/{key_id}", "/v1/workers"}
 # By the name of a field in a form.
 FORMS: dict[str, list[str]] = {
     "action": ["sync", "pause", "resume", "full"],
@@ -108,8 +111,9 @@ async def foreign(world: World) -> Foreign:
         " dedupe_key) VALUES ('birch', 'github', $1, $2, $3, $4) RETURNING id",
         *(connection.id, f"{CANARY}-kind", f'{{"n": "{CANARY}-payload"}}', f"{CANARY}-key"),
     )
-    await world.engine.access.create_key(f"{CANARY}-name", tenant_id="birch")
+    key, _ = await world.engine.access.create_key(f"{CANARY}-name", tenant_id="birch")
     ids = {"connection_id": connection.id, "job_id": job, "signal_id": signal["id"]}
+    ids["key_id"] = key.id
     return {name: str(id_) for name, id_ in ids.items()} | {"action": "cancel"}
 
 
@@ -129,7 +133,7 @@ class Asker:
 
 @pytest.fixture(params=["key", "session"])
 async def acme(world: World, request: pytest.FixtureRequest) -> AsyncIterator[Asker]:
-    _, secret = await world.engine.access.create_key("acme's own", tenant_id="acme")
+    _, secret = await world.engine.access.create_key("acme's own", tenant_id="acme", scope="admin")
     await world.connection(tenant="acme")
     if request.param == "key":
         async with client_of(world.engine, secret) as client:
@@ -221,7 +225,9 @@ async def page_tokens(world: World) -> dict[str, str]:
 
 
 async def test_every_route_has_its_foreign_things(world: World) -> None:
-    foreign = dict.fromkeys(("connection_id", "job_id", "signal_id", "action", "page"), "x")
+    foreign = dict.fromkeys(
+        ("connection_id", "job_id", "signal_id", "key_id", "action", "page"), "x"
+    )
 
     requests = [
         request
@@ -266,7 +272,7 @@ def check(answer: httpx2.Response, route: APIRoute, path: str, options: dict[str
     told = [text for text in re.findall(rf"{CANARY}[a-z-]*", answer.text) if text not in sent]
     assert told == [], what
     assert answer.status_code < 500, what
-    if not route.path.startswith("/v1/"):  # pages are for operators
+    if not route.path.startswith("/v1/") or route.path in OPERATORS_ONLY:  # as all pages are
         assert answer.status_code == 403, what
     elif "{" in route.path:
         assert answer.status_code == 404, what

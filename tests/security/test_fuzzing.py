@@ -209,6 +209,7 @@ TEMPLATES = {
     "edit_connection": ['{"config": %s}', '{"cursor": %s}', '{"interval_seconds": %s}'],
     "pause_connection": ['{"reason": %s}'],
     "sync_connection": ['{"priority": %s}', '{"job_type": %s}'],
+    "create_key": ['{"name": %s}', '{"name": "n", "expires_in_days": %s}'],
     "set_credentials": ['{"credentials": %s}', '{"credentials": {"t": %s}}'],
 }  # fmt: skip
 
