@@ -262,6 +262,27 @@ MUTATIONS = (
         ("tests/api/test_tenants.py",),
     ),
     Mutation(
+        "the scope of a key",
+        "every key may do everything",
+        "api/access.py",
+        (("        person.check(self.scope)\n", ""),),
+        ("tests/api/test_scopes.py",),
+    ),
+    Mutation(
+        "the providers of tenants",
+        "a local one needs no name in the settings",
+        "policy/tenant_providers.py",
+        (("    if facts.is_local:\n", "    if False:\n"),),
+        ("tests/api/test_tenant_providers.py",),
+    ),
+    Mutation(
+        "the keys of a deleted tenant",
+        "they go on working",
+        "engine/tenants.py",
+        (("        revoked = await self._pool.retrying(revoke)\n", "        revoked = 0\n"),),
+        ("tests/api/test_keys.py",),
+    ),
+    Mutation(
         "the proof of a key",
         "what finds a key is enough",
         "engine/access.py",
