@@ -214,8 +214,13 @@ async def test_it_inherits_no_descriptor(hostile: SingerTap, tmp_path: Path) -> 
 
 
 async def test_it_sees_no_process_but_its_own_and_has_no_rights(hostile: SingerTap) -> None:
-    processes, status, killed = await found_by(
-        hostile, ["processes"], ["status"], ["kill", os.getpid()]
+    processes, status, killed, limits, score = await found_by(
+        hostile,
+        ["processes"],
+        ["status"],
+        ["kill", os.getpid()],
+        ["read", "/proc/self/limits"],
+        ["read", "/proc/self/oom_score_adj"],
     )
 
     assert len(processes) == 2  # the first of the namespace, and itself
@@ -223,6 +228,9 @@ async def test_it_sees_no_process_but_its_own_and_has_no_rights(hostile: SingerT
     assert {int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {0}
     assert status["NoNewPrivs"] == "1"
     assert set(status["Uid"].split()) == {"65533"}
+    [tasks] = [line for line in limits.splitlines() if line.startswith("Max processes")]
+    assert tasks.split()[2:4] == ["1024", "1024"]
+    assert score == "1000\n"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import ctypes
 import fcntl
 import json
 import os
+import resource
 import signal
 import socket
 import struct
@@ -35,6 +36,7 @@ UID = 65533  # nobody's account: distributions leave 65520 to 65533 unassigned
 HOME = "/private"
 DEVICES = ("null", "zero", "full", "random", "urandom")
 IN_MEMORY = {"tmp": "128m", "dev/shm": "64m"}
+MAX_TASKS = 1024  # processes and threads; under root those of all sandboxes of this host together
 FAILED_TO_START = 125
 FAILED_TO_EXECUTE = 127
 
@@ -83,6 +85,8 @@ def main(plan: Plan, program: list[str]) -> int:
 def enter_namespaces() -> bool:
     """Leave the host's namespaces; return whether this was done with the rights of root."""
     uid, gid = os.geteuid(), os.getegid()
+    with suppress(OSError):
+        write("/proc/self/oom_score_adj", "1000")  # where memory runs out, this goes first
     if uid == 0:
         try:
             call("unshare", NAMESPACES)
@@ -120,6 +124,7 @@ def build_root(plan: Plan, is_root: bool) -> None:
     if is_root:
         os.chown(files, UID, UID)
     bind(files, root + HOME)
+    set_attributes(root + HOME, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0)
     copy(plan.inputs, root, is_root)
     os.mkdir(f"{root}/proc")
     with suppress(PermissionError):  # where a container hides parts of /proc; it stays empty
@@ -193,6 +198,8 @@ def give_up_rights(is_root: bool) -> None:
         os.setgroups([])
         os.setresgid(UID, UID, UID)
         os.setresuid(UID, UID, UID)
+    # Counted for the user: inside of a user namespace these are the program's own alone.
+    resource.setrlimit(resource.RLIMIT_NPROC, (MAX_TASKS, MAX_TASKS))
     header = struct.pack("Ii", CAPABILITY_VERSION, 0)
     call("capset", header, bytes(24))
     call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
