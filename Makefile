@@ -12,8 +12,8 @@ ATTACKS = $(wildcard tests/security tests/bad_input tests/credentials) \
           tests/api/test_access.py tests/api/test_hostile_text.py tests/api/test_middleware.py \
           tests/api/test_limits.py tests/api/test_protocol.py \
           tests/api/test_tenants.py tests/cli/test_secrets.py tests/connectors/test_git_safety.py \
-          tests/connectors/test_git_origin.py tests/children \
-          tests/http_client/test_addresses.py
+          tests/connectors/test_git_origin.py tests/children tests/foreign/test_sandbox.py \
+          tests/http_client/test_addresses.py tests/http_client/test_egress_proxy.py
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
           --no-header --no-annotate --no-emit-index-url
 

@@ -310,4 +310,35 @@ MUTATIONS = (
         (("    if present != expected:\n", "    if False:\n"),),
         ("tests/api/test_connections.py",),
     ),
+    Mutation(
+        "the addresses of foreign programs",
+        "their proxy leads anywhere",
+        "http/transport.py",
+        (
+            (
+                "if not environment.allow_private and not environment.is_allowed(address):",
+                "if False:",
+            ),
+        ),
+        ("tests/http_client/test_egress_proxy.py",),
+    ),
+    Mutation(
+        "the files of foreign programs",
+        "what they are shown they may change",
+        "children/sandbox_launcher.py",
+        (
+            (
+                "        attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV\n",
+                "        attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV\n",
+            ),
+        ),
+        ("tests/foreign/test_sandbox.py",),
+    ),
+    Mutation(
+        "the rights of foreign programs",
+        "they keep their capabilities",
+        "children/sandbox_launcher.py",
+        (("        give_up_rights(is_root)\n", ""),),
+        ("tests/foreign/test_sandbox.py",),
+    ),
 )

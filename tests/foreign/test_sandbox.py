@@ -262,6 +262,13 @@ async def test_what_hides_from_its_session_ends_with_the_run(hostile: SingerTap)
     await eventually(lambda: processes_of(hostile._tap) == [])
 
 
+async def test_a_line_that_grows_in_memory_is_refused_off_the_loop(hostile: SingerTap) -> None:
+    line = '{"type": "RECORD", "stream": "x", "record": {"x": […[]]}}'
+
+    with pytest.raises(Transient, match="a line of the program holds more than 100000 values"):
+        await found_by(hostile, ["blow_up", line])
+
+
 KILLED_WORKER = """
 import asyncio, json, sys
 from uuid import UUID

@@ -1,20 +1,24 @@
 """Workers that are killed while their taps run, and taps that are installed by command."""
 
 import json
+import os
 import zipfile
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from foreign.conftest import SourceWriter
+from foreign.test_sandbox import found_by
 from foreign.test_singer import is_alive, orders
-from support import fake_tap
+from support import fake_tap, hostile_tap
 from support.processes import LEASE_SECONDS, Fleet, exit_code, until
 from syncline.cli.app import app
-from syncline.connectors.foreign.environments import Installed
+from syncline.connectors.foreign.environments import Installed, Shelf
+from syncline.connectors.foreign.singer import SingerTap
 
 pytestmark = pytest.mark.process
 
@@ -119,11 +123,31 @@ def syncline(home: Path, command: str, *arguments: str, code: int = 0) -> str:
     return done.output if code else done.stdout
 
 
-def build_wheel(folder: Path, version: str) -> Path:
+@pytest.mark.security
+async def test_a_tap_is_installed_without_our_secrets_and_runs_in_the_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: None
+) -> None:
+    """Also by an operator whose files nobody else may read."""
+    for name in ("SYNCLINE_SECRET_KEYS", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "PIP_CANARY"):
+        monkeypatch.setenv(name, "canary")
+    wheel = build_wheel(tmp_path, "1.0", hostile_tap)
+    before = os.umask(0o077)
+    try:
+        tap = Shelf("singer", tmp_path / "home").add(str(wheel))
+    finally:
+        os.umask(before)
+
+    assert "canary" not in json.dumps(tap.about)
+    assert (tmp_path / "home" / "singer").stat().st_mode & 0o777 == 0o700
+    [found] = await found_by(SingerTap(tap), ["environment"])
+    assert "canary" not in json.dumps(found)
+
+
+def build_wheel(folder: Path, version: str, tap: ModuleType = fake_tap) -> Path:
     """Write a wheel by hand, so that nothing has to be fetched."""
     about = f"tap_fake-{version}.dist-info"
     files = {
-        "tap_fake.py": Path(fake_tap.__file__).read_text(),
+        "tap_fake.py": Path(str(tap.__file__)).read_text(),
         f"{about}/METADATA": f"Metadata-Version: 2.1\nName: tap-fake\nVersion: {version}\n",
         f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\n"
         "Tag: py3-none-any\n",

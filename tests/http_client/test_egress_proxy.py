@@ -3,14 +3,22 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.httpserver import HttpServer, Reply, Seen, http_server
 from syncline import Permanent
 from syncline.http import HttpClient, HttpEnvironment
-from syncline.http.egress_proxy import EgressProxy, ProxyLimits, serve_proxy
+from syncline.http.egress_proxy import (
+    BadRequest,
+    EgressProxy,
+    ProxyLimits,
+    parse_head,
+    serve_proxy,
+)
 
 Address = tuple[str, int]
 
@@ -153,6 +161,18 @@ async def test_what_is_no_request_to_a_proxy_is_answered_and_closed(sent: bytes)
         answer = await ask(address, sent)
 
     assert answer[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 403")
+
+
+LIKELY_HEADS = st.from_regex(rb"[A-Z]{1,8} [ -~]{0,60} HTTP/1\.[01]", fullmatch=True)
+
+
+@given(st.binary(max_size=300) | LIKELY_HEADS)
+def test_no_head_surprises_the_parser(head: bytes) -> None:
+    """It is a request, or it is refused in words."""
+    with suppress(BadRequest):
+        request = parse_head(head + b"\r\n\r\n")
+        assert request.url.scheme in ("http", "https")
+        assert request.head == b"" or request.head.endswith(b"\r\n\r\n")
 
 
 async def test_a_name_that_leads_nowhere_is_no_refusal() -> None:

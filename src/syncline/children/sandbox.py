@@ -107,7 +107,7 @@ def why_unavailable() -> str | None:
 def needed_by(program: str | Path) -> list[str]:
     """Return the paths that a Python program needs: itself, its environment, its interpreter."""
     program = Path(os.path.abspath(program))
-    environment = Path(os.path.realpath(program)).parents[1]
+    environment = Path(os.path.realpath(program)).parent.parent
     found = [str(program)]
     interpreters = [_shebang(program)]
     if (environment / "pyvenv.cfg").is_file():
@@ -115,7 +115,7 @@ def needed_by(program: str | Path) -> list[str]:
         interpreters.append(environment / "bin" / "python")
     for interpreter in filter(None, interpreters):
         for step in _links(interpreter):
-            prefix = step.parents[1] if len(step.parents) > 1 else step
+            prefix = step.parent.parent
             found += [str(step)] + ([str(prefix)] if _holds_python(prefix) else [])
     return found
 
@@ -167,7 +167,7 @@ def _shebang(program: Path) -> Path | None:
     except OSError:
         return None
     words = line[2:].split() if line.startswith(b"#!") else []
-    return Path(os.fsdecode(words[0])) if words else None
+    return Path(os.fsdecode(words[0])) if words and words[0].startswith(b"/") else None
 
 
 def _links(path: Path) -> Iterator[Path]:
@@ -180,6 +180,8 @@ def _links(path: Path) -> Iterator[Path]:
 
 
 def _holds_python(folder: Path) -> bool:
-    """Return whether a folder is an installation or an environment of Python, and nothing else."""
+    """Return whether a folder is an installation or an environment of Python."""
+    if folder == Path("/"):
+        return False  # /lib may be a link to the system's own, which is shown anyway
     is_environment = (folder / "pyvenv.cfg").is_file()
     return is_environment or any(folder.glob("lib*/python3*/os.py"))

@@ -144,9 +144,16 @@ def _shelf() -> "Shelf":
 
 
 def _tell(tap: "Installed") -> None:
+    from syncline.children.sandbox import why_unavailable
+
     print(f"{tap.name}: {tap.package} {tap.version}")
     needed = ", ".join(_required(tap))
     print(f"It needs the settings: {needed}" if needed else "It needs no settings.")
+    reason = why_unavailable()
+    if reason is not None:
+        print(
+            f"This host allows no sandbox ({reason}); it runs where foreign.unsandboxed names it."
+        )
 
 
 def _record(tap: "Installed") -> dict[str, Any]:

@@ -29,6 +29,7 @@ from syncline.connectors.foreign.pages import (
 from syncline.connectors.foreign.specification import secret_values
 from syncline.errors import Permanent, SyncError, Transient
 from syncline.model import Connection, Signal, SyncResult
+from syncline.offload import in_thread, in_thread_if_large
 from syncline.sdk.connector import Connector
 
 PROGRAM = "source-declarative-manifest"
@@ -65,7 +66,7 @@ class AirbyteManifest(ForeignConnector):
             write_json(folder / "config.json", options.settings)
             write_json(folder / "manifest.json", manifest)
             streams = await self._wanted_streams(manifest, options, folder, redact)
-            write_json(folder / "catalog.json", _configured(streams))
+            await in_thread(write_json, folder / "catalog.json", _configured(streams))
             page = Gathering(options.page_size)
             translation = Translation(streams, page, cursor, redact)
             write_json(folder / "state.json", translation.states)
@@ -74,7 +75,7 @@ class AirbyteManifest(ForeignConnector):
             async with self.running(arguments, inputs=folder, redact=redact) as source:
                 while (line := await source.next_line(IDLE_SECONDS)) != b"":
                     if line is not None:
-                        translation.take(line)
+                        await in_thread_if_large(len(line), translation.take, line)
                     if page.is_ready:
                         yield page.take()
                 failure = await source.failure()
@@ -105,7 +106,7 @@ class AirbyteManifest(ForeignConnector):
         arguments = _arguments("discover", folder)
         async with self.running(arguments, inputs=folder, redact=redact) as source:
             while line := await source.next_line(120.0):
-                translation.take(line)
+                await in_thread_if_large(len(line), translation.take, line)
             failure = translation.failure or await source.failure()
         if failure is not None:
             raise failure

@@ -11,10 +11,12 @@ from syncline.connectors.foreign.connector import ForeignConnector
 from syncline.connectors.foreign.host import Redact
 from syncline.connectors.foreign.options import Options
 from syncline.errors import Permanent, Transient
+from syncline.json_bounds import JsonBounds, parse_json
+from syncline.offload import in_thread, in_thread_if_large
 
 FRESH_SECONDS = 3600.0  # discovery takes seconds, and streams seldom change
 MOST_CATALOGS = 50
-LARGEST_CATALOG_BYTES = 64 * 2**20
+LARGEST_CATALOG_BYTES = 16 * 2**20
 DISCOVERY_SECONDS = 120.0
 
 
@@ -24,9 +26,9 @@ class Catalogs:
     def __init__(self, tap: ForeignConnector, capabilities: list[str] | None) -> None:
         self._tap = tap
         self._known: dict[str, tuple[float, dict[str, Any]]] = {}
-        can = capabilities
-        self._can_discover = can is None or "discover" in can
-        self.option = "--catalog" if can is None or "catalog" in can else "--properties"
+        can = ("discover", "catalog") if capabilities is None else capabilities
+        self._can_discover = "discover" in can
+        self.option = "--catalog" if "catalog" in can else "--properties"
 
     async def chosen(self, options: Options, folder: Path, redact: Redact) -> Any:
         """Return the catalog with the wanted streams selected; None where the tap has none."""
@@ -39,7 +41,7 @@ class Catalogs:
             if len(self._known) >= MOST_CATALOGS:
                 self._known.clear()
             self._known[key] = monotonic(), catalog
-        return select(catalog, options)
+        return await in_thread(select, catalog, options)
 
     async def discover(self, folder: Path, redact: Redact) -> dict[str, Any]:
         """Ask the tap for its streams; its config lies in the folder."""
@@ -56,7 +58,7 @@ class Catalogs:
             if failure is not None:
                 raise failure
         try:
-            catalog = json.loads(text)
+            catalog = await in_thread_if_large(len(text), parse_json, bytes(text), JsonBounds())
         except ValueError:
             catalog = None
         if not isinstance(catalog, dict) or not isinstance(catalog.get("streams"), list):

@@ -4,15 +4,19 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 from syncline.clock import monotonic
+from syncline.errors import Transient
+from syncline.json_bounds import QUICK_NODES, JsonBounds, TooComplex, parse_json
 from syncline.model import Signal, SyncResult
 from syncline.sdk.page import MAX_KIND
 
 LARGEST_PAGE_BYTES = 8 * 2**20
 LONGEST_PAGE_SECONDS = 10.0  # what has come by then is committed, so that a slow source gets on
 LONGEST_KEY = 300
+LINE_BOUNDS = JsonBounds(nodes=QUICK_NODES)
 # What a tap stamps on a record anew at each run; an edit does not show here.
 VOLATILE = {
     "_sdc_extracted_at",
@@ -97,19 +101,24 @@ def parse_time(value: Any) -> datetime | None:
 def parse_line(line: bytes) -> Any:
     """Return the JSON of a line, without what a database cannot hold; None if it is none."""
     try:
-        value = json.loads(line, parse_constant=lambda _: None)
-    except (ValueError, RecursionError):
+        value = parse_json(line, LINE_BOUNDS)
+    except TooComplex as error:
+        raise Transient(f"a line of the program holds {error}") from None
+    except ValueError:
         return None
-    return _without_nul(value) if b"\\u0000" in line or b"\\ud" in line.lower() else value
+    is_odd = any(mark in line.lower() for mark in (b"\\u0000", b"\\ud", b"nan", b"infinity"))
+    return _storable_value(value) if is_odd else value
 
 
-def _without_nul(value: Any) -> Any:
+def _storable_value(value: Any) -> Any:
     if isinstance(value, str):
         return storable(value)
+    if isinstance(value, float):
+        return value if isfinite(value) else None
     if isinstance(value, dict):
-        return {storable(key): _without_nul(inner) for key, inner in value.items()}
+        return {storable(key): _storable_value(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_without_nul(inner) for inner in value]
+        return [_storable_value(inner) for inner in value]
     return value
 
 

@@ -25,6 +25,7 @@ from syncline.connectors.foreign.pages import (
 from syncline.connectors.foreign.specification import secret_values
 from syncline.errors import Permanent, Transient
 from syncline.model import Connection, Signal, SyncResult
+from syncline.offload import in_thread, in_thread_if_large
 from syncline.sdk.connector import Connector
 
 SHELF = "singer"
@@ -63,14 +64,14 @@ class SingerTap(ForeignConnector):
             arguments: list[str | Path] = ["--config", config]
             catalog = await self._catalogs.chosen(options, folder, redact)
             if catalog is not None:
-                option = self._catalogs.option
-                arguments += [option, write_json(folder / "catalog.json", catalog)]
+                path = await in_thread(write_json, folder / "catalog.json", catalog)
+                arguments += [self._catalogs.option, path]
             if cursor is not None:
                 arguments += ["--state", write_json(folder / "state.json", cursor)]
             async with self.running(arguments, inputs=folder, redact=redact) as tap:
                 while (line := await tap.next_line(IDLE_SECONDS)) != b"":
                     if line is not None:
-                        translation.take(line)
+                        await in_thread_if_large(len(line), translation.take, line)
                     if page.is_ready:
                         yield page.take()
                 failure = await tap.failure()
