@@ -206,6 +206,12 @@ class ApiSettings(checks.Component):
     max_clients_per_address: int = Field(
         100, ge=1, le=100_000, description="Open sockets of one address."
     )
+    max_connections_per_tenant: int | None = Field(
+        None, ge=1, description="Connections that a tenant's key may create. Default: no limit."
+    )
+    max_stored_bytes_per_tenant: int | None = Field(
+        None, ge=1, description="Bytes of signals that a tenant may store. Default: no limit."
+    )
 
     @property
     def key_life(self) -> timedelta:

@@ -62,6 +62,12 @@ class HouseTelling(Voice):
         if jobs or signals:
             self._log(ENGINE, logging.INFO, "engine.pruned", {"jobs": jobs, "signals": signals})
 
+    def tenant_paused(self, tenant_id: str, stored: int, limit: int, connections: int) -> None:
+        """Tell that a tenant stores too much, and how many connections were paused for it."""
+        fields: Fields = {"tenant_id": tenant_id, "stored_bytes": stored, "limit_bytes": limit}
+        fields["connections"] = connections
+        self._log(ENGINE, logging.WARNING, "engine.tenant_paused", fields)
+
     def workers_counted(self, by_status: Mapping[str, int]) -> None:
         for status in WorkerStatus:
             self._engine.workers[status].set(by_status.get(status, 0))

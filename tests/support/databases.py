@@ -25,6 +25,7 @@ EMPTY = "; ".join(
         "workers",
         "api_keys",
         "api_requests",
+        "tenant_usage",
     )
 )
 Result = TypeVar("Result")

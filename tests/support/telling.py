@@ -45,6 +45,12 @@ def tick(telemetry: Telemetry) -> None:
         telemetry.tick_finished(due=3, scheduled=2, skipped=1, overdue=5, duration=SECOND / 8)
 
 
+def refuse(telemetry: Telemetry) -> None:
+    telemetry.tenant_paused("acme", 20, 10, 3)
+    telemetry.api.request_refused(Refusal.RATE)
+    telemetry.api.login_failed("203.0.113.7")
+
+
 def run(telemetry: Telemetry, error: BaseException | None = None) -> None:
     with telemetry.run(JOB, CONNECTION, "tickets", "incremental"):
         if error is not None:
@@ -113,6 +119,7 @@ EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
     ),
     "database_back": lambda t: t.database_back("claim"),
     "pruned": lambda t: t.pruned(3, 4),
+    "tenant_paused": refuse,
     "workers_counted": lambda t: t.workers_counted({"alive": 2}),
     "worker_died": lambda t: t.worker_died(WORKER),
     "keys_expiring": lambda t: t.keys_expiring(1),

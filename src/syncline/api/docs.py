@@ -26,6 +26,7 @@ PROBLEMS = {
     "other-tenant": "A tenant's key named another tenant.",
     "not-found": "There is no such thing, or it is another tenant's.",
     "conflict": "What stands there forbids it.",
+    "storage": "The tenant stores more than it may.",
     "changed": "Somebody changed it since it was read: read it again.",
     "key-reused": "The idempotency key was used for another request.",
     "too-large": "The body is larger than allowed.",

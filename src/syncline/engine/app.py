@@ -226,7 +226,8 @@ class Engine:
         )
         self._key_uses = KeyUses(self._pool)
         presence, files = self._presence(), ConnectorFiles(self._pool, self.providers)
-        self._pruner = Pruner(self._pool, settings.retention, clock, presence, telemetry)
+        limit = settings.api.max_stored_bytes_per_tenant
+        self._pruner = Pruner(self._pool, settings.retention, limit, clock, presence, telemetry)
         self._service = Service(
             settings,
             self._scheduler,

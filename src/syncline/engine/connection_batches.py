@@ -1,7 +1,7 @@
 """Many connections at once: each is added, is there already, or has something wrong with it."""
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,9 +9,10 @@ from uuid import UUID
 
 from syncline.clock import new_id
 from syncline.engine.desk import Desk, Once, check_config, check_text
+from syncline.errors import Conflict
 from syncline.model import Connection, ConnectionStatus
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS
-from syncline.store import connection_batches
+from syncline.store import connection_batches, tenant_usage
 from syncline.store.connection_batches import key_of
 from syncline.store.pool import Transaction
 from syncline.store.schedule import rfc3339
@@ -43,11 +44,13 @@ class ConnectionBatches(Desk):
         wanted: Sequence[NewConnection],
         *,
         all_or_none: bool = False,
+        at_most: int | None = None,
         once: Once[builtins.list[Added]] | None = None,
     ) -> builtins.list[Added]:
         """Add those that are sound and not there yet; return what became of each, in order.
 
-        With `all_or_none` a bad one raises ValueError, which names its place and field.
+        With `all_or_none` a bad one raises ValueError, which names its place and field. With
+        `at_most` no tenant gets more connections than that: then all are refused.
         """
         problems = [self._problem(new) for new in wanted]
         for place, problem in enumerate(problems):
@@ -69,6 +72,8 @@ class ConnectionBatches(Desk):
                 for place, connection in made.items():
                     id_ = found[key_of(connection)]
                     outcomes[place] = Added(id_, is_new=id_ == ids[place])
+                if any(outcome.is_new for outcome in outcomes):
+                    await check_room(tx, {new.tenant_id for _, new in sound}, at_most)
             return outcomes
 
         return await self._change(insert, once)
@@ -89,6 +94,18 @@ def check_new(new: NewConnection, maximum_interval: int) -> None:
     check_config(new.config)
     if new.interval_seconds is not None:
         check_interval(new.interval_seconds, maximum_interval)
+
+
+async def check_room(tx: Transaction, tenants: Iterable[str], at_most: int | None) -> None:
+    """Raise Conflict if a tenant has more connections than it may have, the new ones included."""
+    if at_most is None:
+        return
+    for tenant_id in sorted(tenants):
+        if await tenant_usage.has_more_connections(tx, tenant_id, at_most):
+            raise Conflict(
+                f"tenant {tenant_id} may have {at_most:,} connections "
+                "(api.max_connections_per_tenant): remove some, or ask an operator"
+            )
 
 
 def check_interval(seconds: int, maximum: int) -> None:

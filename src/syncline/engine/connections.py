@@ -9,6 +9,7 @@ from syncline.engine.connection_batches import (
     ConnectionBatches,
     NewConnection,
     check_new,
+    check_room,
     make,
 )
 from syncline.engine.connection_credentials import ConnectionCredentials
@@ -35,10 +36,12 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
         config: dict[str, Any] | None = None,
         interval_seconds: int | None = None,
         credentials: dict[str, Any] | None = None,
+        at_most: int | None = None,
         once: Once[Connection] | None = None,
     ) -> Connection:
         """Add an active connection; bad input, or a key that is taken, raises ValueError.
 
+        With `at_most`, so does one that would give its tenant more connections than that.
         Credentials are stored encrypted, or refused where there is no key; nothing returns them.
         """
         new = NewConnection(tenant_id, provider_slug, external_id, config, interval_seconds)
@@ -57,6 +60,7 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
                 )
             if credentials is not None:
                 await self._put(tx, tenant_id, connection_id, credentials, now)
+            await check_room(tx, {tenant_id}, at_most)
             return connection
 
         return await self._change(insert, once)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from syncline.clock import Clock, monotonic
 from syncline.engine.presence import Presence
+from syncline.engine.storage_limit import StorageWalk
 from syncline.settings import RetentionSettings
 from syncline.store import retention
 from syncline.store.pool import Pool, Transaction
@@ -39,12 +40,14 @@ class Pruner:
         self,
         pool: Pool,
         settings: RetentionSettings,
+        max_stored_bytes: int | None,
         clock: Clock,
         presence: Presence,
         telemetry: Telemetry,
     ) -> None:
         self._pool = pool
         self._settings = settings
+        self._max_stored_bytes = max_stored_bytes
         self._clock = clock
         self._presence = presence
         self._telemetry = telemetry
@@ -52,7 +55,7 @@ class Pruner:
 
     async def prune(self) -> PruneReport:
         """Make one round without pauses; return what it removed."""
-        going = Round(self._pool, self._settings, self._clock)
+        going = self._begin()
         while await self._go_on(going):
             pass
         return going.report
@@ -62,12 +65,18 @@ class Pruner:
         if self._round is None:
             if not await self._presence.is_first():
                 return REST
-            self._round = Round(self._pool, self._settings, self._clock)
+            self._round = self._begin()
         began = monotonic()
         if await self._go_on(self._round):
             return timedelta(seconds=BREATHS * (monotonic() - began))
         self._round = None
         return REST
+
+    def _begin(self) -> "Round":
+        going = Round(self._pool, self._settings, self._clock)
+        if (limit := self._max_stored_bytes) is not None:
+            going.walks.append(StorageWalk(self._pool, self._clock, limit, self._telemetry))
+        return going
 
     async def _go_on(self, going: "Round") -> bool:
         """Remove a batch, and return whether there may be more."""
@@ -78,21 +87,21 @@ class Pruner:
 
 
 class Round:
-    """Once over the connections, for their jobs, and once along the signals."""
+    """Once over the connections, for their jobs, and along the signals; in the end to measure."""
 
     def __init__(self, pool: Pool, settings: RetentionSettings, clock: Clock) -> None:
         self.report = PruneReport()
-        self._walks: list[Walk] = []
+        self.walks: list[Walk | StorageWalk] = []
         if settings.jobs_days is not None:
-            self._walks.append(Walk(pool, clock, settings.jobs_days, self._prune_jobs))
+            self.walks.append(Walk(pool, clock, settings.jobs_days, self._prune_jobs))
         if settings.signals_days is not None:
-            self._walks.append(Walk(pool, clock, settings.signals_days, self._prune_signals))
+            self.walks.append(Walk(pool, clock, settings.signals_days, self._prune_signals))
 
     async def batch(self) -> bool:
         """Make the next batch of the walk that is on, and return whether there is more to do."""
-        if self._walks and not await self._walks[0].batch():
-            del self._walks[0]
-        return bool(self._walks)
+        if self.walks and not await self.walks[0].batch():
+            del self.walks[0]
+        return bool(self.walks)
 
     async def _prune_jobs(self, tx: Transaction, after: UUID, before: datetime) -> UUID | None:
         """Visit connections in the order of their ids; return how far, or None at the end."""

@@ -9,7 +9,7 @@ from syncline.engine.connector_files import ConnectorFiles
 from syncline.engine.desk import Desk, check_text
 from syncline.engine.wakeup import Wakeup
 from syncline.settings import Settings
-from syncline.store import connections, keys, tenants
+from syncline.store import connections, keys, tenant_usage, tenants
 from syncline.store.pool import Pool, Transaction
 from syncline.store.tenants import FIRST_PLACE, Line, TenantSize
 
@@ -31,6 +31,14 @@ class Tenants(Desk):
 
         async def read(tx: Transaction) -> TenantSize:
             return await tenants.count(tx, tenant_id)
+
+        return await self._pool.retrying(read)
+
+    async def stored_bytes(self, tenant_id: str) -> int:
+        """Return what the tenant stored when it was last measured; 0 where that is not done."""
+
+        async def read(tx: Transaction) -> int:
+            return await tenant_usage.read_stored_bytes(tx, tenant_id)
 
         return await self._pool.retrying(read)
 
@@ -78,6 +86,7 @@ class Tenants(Desk):
 
         while removed := await self._pool.retrying(remove_signals):
             on_progress(removed)
+        await self._pool.retrying(lambda tx: tenant_usage.delete(tx, tenant_id))
         return revoked
 
     async def _delete_connection(self, id_: UUID, on_progress: Callable[[int], None]) -> None:

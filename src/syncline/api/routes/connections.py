@@ -35,6 +35,7 @@ from syncline.api.schemas import (
     ExplanationOut,
     JobOut,
 )
+from syncline.api.tenant_limits import check_storage, connection_limit
 from syncline.api.tenant_providers import check_provider_of, check_providers
 from syncline.engine.connection_batches import Added, NewConnection
 from syncline.engine.edits import Edit, Left, version_of
@@ -69,18 +70,22 @@ async def create_connection(
     """Add a connection; the next tick schedules its first run."""
     new = _new(person, body)
     await check_providers(engine_of(request), person, {"provider_slug": new.provider_slug})
+    await check_storage(engine_of(request), person)
+    at_most = connection_limit(engine_of(request), person)
     connections = engine_of(request).connections
     return await answer_once(
         request,
         person,
         key,
         ConnectionOut.of,
-        lambda once: connections.create(**asdict(new), credentials=body.credentials, once=once),
+        lambda once: connections.create(
+            **asdict(new), credentials=body.credentials, at_most=at_most, once=once
+        ),
         status=201,
     )
 
 
-@router.post("/bulk", responses=problems(413, 415), response_model=BulkOut)
+@router.post("/bulk", responses=problems(409, 413, 415), response_model=BulkOut)
 async def create_connections(
     request: Request, person: CanAdminister, body: BulkBody, key: IdempotencyKey = None
 ) -> Response:
@@ -90,6 +95,8 @@ async def create_connections(
     ]
     by_field = {f"connections[{n}].provider_slug": one.provider_slug for n, one in enumerate(new)}
     await check_providers(engine_of(request), person, by_field)
+    await check_storage(engine_of(request), person)
+    at_most = connection_limit(engine_of(request), person)
     connections = engine_of(request).connections
 
     def shape(added: Iterable[Added]) -> BulkOut:
@@ -102,7 +109,7 @@ async def create_connections(
         person,
         key,
         shape,
-        lambda once: connections.create_many(new, all_or_none=True, once=once),
+        lambda once: connections.create_many(new, all_or_none=True, at_most=at_most, once=once),
         status=200,
     )
 
@@ -196,6 +203,7 @@ async def resume_connection(
     if_match: IfMatch = None,
 ) -> ConnectionOut:
     """Make a connection active again; it goes on from its cursor."""
+    await check_storage(engine_of(request), person)
     changed = await engine_of(request).connections.resume(
         connection_id, tenant_id=person.tenant_id, expected=expected_version(if_match)
     )
@@ -218,6 +226,7 @@ async def sync_connection(
     """Sync now; the answer is the job that will carry it out."""
     asked = body or SyncBody()
     _check_priority(person, asked.priority)
+    await check_storage(engine_of(request), person)
     jobs = engine_of(request).jobs
     return await answer_once(
         request,

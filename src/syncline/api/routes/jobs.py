@@ -9,6 +9,7 @@ from syncline.api.access import CanOperate, CanRead, ScopedRoute
 from syncline.api.answers import IdempotencyKey, answer_once, engine_of, problems
 from syncline.api.asked import JobQuery
 from syncline.api.schemas import JobOut, JobPage
+from syncline.api.tenant_limits import check_storage
 from syncline.store.job_pages import JobFilter
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ScopedRoute)
@@ -45,6 +46,7 @@ async def retry_job(
     request: Request, person: CanOperate, job_id: UUID, key: IdempotencyKey = None
 ) -> Response:
     """Run a job again, now; of one that has ended a new one is made."""
+    await check_storage(engine_of(request), person)
     jobs = engine_of(request).jobs
     return await answer_once(
         request,

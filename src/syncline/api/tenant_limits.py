@@ -1,0 +1,22 @@
+"""What a tenant's own key may add to: so many connections, so many stored bytes."""
+
+from syncline.api.access import Person
+from syncline.api.problems import Problem
+from syncline.engine.app import Engine
+from syncline.engine.storage_limit import too_much_stored
+
+
+def connection_limit(engine: Engine, person: Person) -> int | None:
+    """Return how many connections there may be after this request; operators decide themselves."""
+    return None if person.is_operator else engine.settings.api.max_connections_per_tenant
+
+
+async def check_storage(engine: Engine, person: Person) -> None:
+    """Refuse what would make a tenant store more, while it stores more than it may."""
+    limit = engine.settings.api.max_stored_bytes_per_tenant
+    if person.tenant_id is None or limit is None:
+        return
+    stored = await engine.tenants.stored_bytes(person.tenant_id)
+    if stored > limit:
+        why = too_much_stored(person.tenant_id, stored, limit)
+        raise Problem(403, "storage", f"{why}: an operator must remove some or raise the limit")
