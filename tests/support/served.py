@@ -15,6 +15,15 @@ from syncline import Engine, Settings
 from syncline.api.server import Listener, serving
 from syncline.testing import ScriptedConnector
 
+# A test sends what it likes; limits on asking have tests of their own.
+UNLIMITED = {
+    "port": 0,
+    "requests_per_second": 1_000_000,
+    "burst": 1_000_000,
+    "address_requests_per_second": 1_000_000,
+    "address_burst": 1_000_000,
+}
+
 
 @dataclass
 class Served:
@@ -34,7 +43,7 @@ def served_api(database_url: str, **settings: Any) -> Iterator[Served]:
     done = asyncio.Event()
 
     async def serve() -> None:
-        chosen = Settings(database_url=database_url, **{"api": {"port": 0}, **settings})
+        chosen = Settings(database_url=database_url, **{"api": UNLIMITED, **settings})
         async with Engine(chosen, connectors=[ScriptedConnector("github")]) as engine:
             await _fill(engine, found)
             found.routes = routes_of(engine)
