@@ -13,9 +13,11 @@ import pytest
 from support.repositories import GitServer, Repo, connect, serve, subjects
 from syncline.children.limits import ChildLimits
 from syncline.connectors.git import GitCommits
+from syncline.connectors.git.connector import _tips
 from syncline.connectors.git.mirror import Pace
+from syncline.connectors.git.repository import MAX_PRINTED, Names, instant
 from syncline.errors import SyncError
-from syncline.model import Connection, SyncResult
+from syncline.model import Connection, Signal, SyncResult
 from syncline.testing.trial import equip
 
 pytestmark = [
@@ -149,3 +151,41 @@ async def test_a_server_of_plain_files_is_resumed_where_it_was_cut_off(
     assert 1 <= cut < runs
     assert ranges == sorted(ranges)
     assert ranges[0] > 0
+
+
+def test_a_million_names_do_not_hold_the_loop() -> None:
+    shas = [f"{number:040x}" for number in range(1_000_000)]
+    lines = [*(f"-{sha}" for sha in shas[:3]), *shas[3:], ""]
+    printed = "\n".join(lines).encode()
+    began = time.process_time()
+
+    names = Names(printed)
+    found = (len(names), names.first(2), names.boundary)
+
+    assert time.process_time() - began < 0.25
+    assert found == (999_997, shas[3:5], set(shas[:3]))
+
+
+def test_the_tips_of_many_branches_are_found_in_linear_time() -> None:
+    """A hostile history may have as many beginnings as it likes."""
+    page = [
+        Signal("commit", instant("0"), {"sha": f"{number:040x}", "parents": []})
+        for number in range(50_000)
+    ]
+    began = time.process_time()
+
+    assert len(_tips([], page)) == 50_000
+    assert time.process_time() - began < 0.5
+
+
+async def test_a_commit_that_is_too_large_comes_without_its_text(
+    repo: Repo, tmp_path: Path
+) -> None:
+    headers = b"author A <a@b> 1700000000 +0000\ncommitter A <a@b> 1700000000 +0000\n"
+    repo.raw_commit(headers, b"small")
+    large = repo.raw_commit(headers, b"x" * (MAX_PRINTED + 1))
+
+    page = await hurried(tmp_path, 60).sync(connect(repo.folder), None)
+
+    (signal,) = page.signals
+    assert (signal.payload["sha"], signal.payload["body"]) == (large, "")

@@ -38,6 +38,10 @@ class ProgramNotFound(Permanent):
     """No such program is on the PATH of this process."""
 
 
+class TooMuchOutput(Transient):
+    """A program printed more than the caller was ready to take."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """What became of a child: its exit code, its output, and the last of its complaints."""
@@ -164,7 +168,7 @@ async def run(
             while chunk := await child.stdout.read(2**16):
                 output += chunk
                 if len(output) > max_output:
-                    raise Transient(f"the program printed more than {max_output} bytes")
+                    raise TooMuchOutput(f"the program printed more than {max_output} bytes")
             code, complaint = await child.process.wait(), await complaining
         finally:
             complaining.cancel()

@@ -123,10 +123,12 @@ async def _page(repository: Repository, head: str, place: "Place", page_size: in
     if not met.issuperset(place.seen):  # some of what was seen no longer leads to the head
         seen = sorted(met)
         signals.append(_history_rewritten(place.seen, seen, *await repository.read([head])))
-    page = await repository.read(unseen[:page_size])
+    page = await repository.read(unseen.first(page_size))
     while len(_tips(seen, page)) > MAX_TIPS and len(page) < len(unseen):
         page_size *= 2  # rare; further commits join the many branches
-        page = await repository.read(unseen[:page_size])
+        before, page = len(page), await repository.read(unseen.first(page_size))
+        if len(page) <= before:
+            raise Permanent(f"more than {MAX_TIPS} branches at once, with very large commits")
     if len(page) == len(unseen):
         return SyncResult(signals + page, Place([head]).to_json())
     reached = Place(_tips(seen, page), until=head)
@@ -185,7 +187,8 @@ def _tips(seen: Collection[str], page: Iterable[Signal]) -> list[str]:
     """Return the commits, seen before or on this page, that have no child among them."""
     tips = set(seen)
     for commit in page:  # parents first
-        tips = tips.difference(commit.payload["parents"]) | {commit.payload["sha"]}
+        tips.difference_update(commit.payload["parents"])
+        tips.add(commit.payload["sha"])
     return sorted(tips)
 
 

@@ -66,7 +66,7 @@ class Mirror(Repository):
             try:
                 await self._bring_up_to_date(fetch)
             except NoSuchRef:
-                if await fetch.git("ls-remote", "origin", protocols=[self._origin.protocol]):
+                if await fetch.git.output("ls-remote", "origin", protocols=[self._origin.protocol]):
                     raise
                 return None
         return (await self.find([MIRRORED]))[0]
@@ -169,7 +169,7 @@ class Fetch(NamedTuple):
 
     async def __call__(self, *options: str) -> None:
         arguments = (*FETCH, *options, "origin", self.refspec)
-        await self.git(*arguments, protocols=[self.protocol], kept_open=[self.lock])
+        await self.git.output(*arguments, protocols=[self.protocol], kept_open=[self.lock])
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -86,13 +86,18 @@ class Git(NamedTuple):
     settings: Pairs = ()
     environment: Pairs = ()
 
-    async def __call__(
+    async def __call__(self, *arguments: str, stdin: str = "") -> str:
+        """Run git, offline, and return the text that it printed; it should be short."""
+        return (await self.output(*arguments, stdin=stdin)).decode(errors="replace")
+
+    async def output(
         self,
         *arguments: str,
         stdin: str = "",
         protocols: Iterable[str] = (),
         kept_open: Iterable[int] = (),
-    ) -> str:
+        most: int = MAX_OUTPUT,
+    ) -> bytes:
         """Run git and return what it printed, or raise what its complaint amounts to."""
         try:
             finished = await run(
@@ -101,13 +106,13 @@ class Git(NamedTuple):
                 limits=self.limits,
                 stdin=stdin.encode(),
                 pass_fds=kept_open,
-                max_output=MAX_OUTPUT,
+                max_output=most,
             )
         except ProgramNotFound:
             raise Permanent("the git program was not found: install git on this machine") from None
         if finished.code:
             raise _error(finished.complaint)
-        return finished.output.decode(errors="replace")
+        return finished.output
 
     async def version(self) -> tuple[int, ...]:
         """Return the program's version, or refuse one that cannot be held to an address."""

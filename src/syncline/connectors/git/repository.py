@@ -1,17 +1,21 @@
 """A git folder, and what it holds."""
 
+import asyncio
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from syncline.children.limits import ChildLimits
+from syncline.children.process import TooMuchOutput
 from syncline.connectors.git.program import Git, NoSuchRef
 from syncline.model import Signal
 
 COMMIT_NAME = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 FIELDS = ("%H", "%P", "%ct", "%at", "%an", "%ae", "%s", "%b")
-LAYOUT = f"--format={'%x00'.join((*FIELDS, ''))}"
+LONGEST_LINE = 66  # bytes: a mark, the name of a commit by SHA-256, and the end of the line
+LARGE = 1_000_000
+MAX_PRINTED = 64_000_000
 # Git takes any number for a date; from 0001-01-02 to 9999-12-30 it can be shown in every zone.
 EARLIEST, LATEST = -62_135_510_400, 253_402_128_000
 
@@ -36,21 +40,61 @@ class Repository:
         answer = await self.git("cat-file", "--batch-check=%(objectname)", stdin=asked)
         return [line for line in answer.splitlines() if COMMIT_NAME.fullmatch(line)]
 
-    async def survey(self, head: str, seen: Collection[str]) -> tuple[list[str], set[str]]:
+    async def survey(self, head: str, seen: Collection[str]) -> tuple["Names", set[str]]:
         """Return the commits not seen, parents first, and where they meet what was seen."""
         revisions = "\n".join([head, *(f"^{sha}" for sha in seen), ""])
         options = ("--topo-order", "--reverse", "--boundary", "--stdin")
-        lines = (await self.git("rev-list", *options, stdin=revisions)).split()
-        return [s for s in lines if s[0] != "-"], {s[1:] for s in lines if s[0] == "-"}
+        names = Names(await self.git.output("rev-list", *options, stdin=revisions))
+        return names, names.boundary
 
-    async def read(self, commits: Collection[str]) -> list[Signal]:
-        """Return these commits as signals, in the order given."""
+    async def read(self, commits: Sequence[str]) -> list[Signal]:
+        """Return these commits as signals, in the order given; fewer where they are very large."""
         if not commits:
             return []
-        options = ("--no-walk=unsorted", "--encoding=UTF-8", LAYOUT, "--stdin")
-        printed = await self.git("rev-list", *options, stdin="\n".join([*commits, ""]))
-        *values, _ = printed.split("\0")
-        return [_commit_signal(*row) for row in zip(*[iter(values)] * len(FIELDS), strict=True)]
+        try:
+            printed = await self._print(commits, FIELDS)
+        except TooMuchOutput:
+            if len(commits) > 1:
+                return await self.read(commits[: len(commits) // 2])
+            printed = await self._print(commits, FIELDS[:4] + ("",) * 4)
+        if len(printed) > LARGE:  # so that it holds up nobody else
+            return await asyncio.to_thread(_commit_signals, printed)
+        return _commit_signals(printed)
+
+    async def _print(self, commits: Collection[str], fields: Collection[str]) -> bytes:
+        layout = f"--format={'%x00'.join((*fields, ''))}"
+        options = ("--no-walk=unsorted", "--encoding=UTF-8", layout, "--stdin")
+        asked = "\n".join([*commits, ""])
+        return await self.git.output("rev-list", *options, stdin=asked, most=MAX_PRINTED)
+
+
+class Names:
+    """The names of many commits, as git printed them, a line each; `-` marks the boundary.
+
+    A million of them are not taken apart: that would take longer than the event loop may be held.
+    """
+
+    def __init__(self, printed: bytes) -> None:
+        self._printed = printed
+        self.boundary: set[str] = set()
+        at = printed.find(b"-")
+        while at >= 0:
+            end = printed.index(b"\n", at)
+            self.boundary.add(printed[at + 1 : end].decode())
+            at = printed.find(b"-", end)
+
+    def __len__(self) -> int:
+        return self._printed.count(b"\n") - len(self.boundary)
+
+    def first(self, count: int) -> list[str]:
+        """Return the first of these commits, without the boundary."""
+        lines = self._printed[: (count + len(self.boundary)) * LONGEST_LINE].split()
+        return [line.decode() for line in lines if line[:1] != b"-"][:count]
+
+
+def _commit_signals(printed: bytes) -> list[Signal]:
+    *values, _ = printed.decode(errors="replace").split("\0")
+    return [_commit_signal(*row) for row in zip(*[iter(values)] * len(FIELDS), strict=True)]
 
 
 def instant(seconds: str) -> datetime:
