@@ -10,6 +10,9 @@ import pytest
 from support.http import client_of
 from support.world import World
 from syncline import Connection, Connector, SyncResult
+from syncline.connectors.foreign.airbyte import AirbyteManifest
+from syncline.connectors.foreign.connector import ForeignConnector
+from syncline.connectors.foreign.singer import SingerTap
 from syncline.sdk.registry import connectors_by_provider, why_not_for_tenants
 from syncline.testing import ScriptedConnector
 
@@ -154,6 +157,12 @@ async def test_a_living_worker_that_cannot_confine_a_provider_refuses_it_for_all
         presence.enter(scheduler=False, executor=True)
         await presence.beat()
         refused = await acme.post("/v1/connections", json=body("tap"))
+        [told] = [
+            one.found
+            for one in await world.engine.inspection.diagnose()
+            if one.name == "tenants' providers"
+        ]
+        assert told == "api.tenant_providers names tap, which a worker cannot confine"
         assert refused.status_code == 403
         assert "a worker cannot confine it" in refused.json()["detail"]
 
@@ -173,6 +182,22 @@ def test_a_connector_that_fails_to_tell_is_not_confined() -> None:
 
 def test_connectors_that_run_programs_or_open_sockets_declare_it() -> None:
     found = connectors_by_provider([])
+    foreign = {slug for slug, one in found.items() if isinstance(one, ForeignConnector)}
 
-    assert {slug for slug, one in found.items() if one.local} >= {"imap"}
-    assert not any(found[slug].local for slug in ("github", "rest", "feed", "caldav", "demo"))
+    assert ForeignConnector.local  # taps, and Airbyte's manifests where its library is installed
+    assert {slug for slug, one in found.items() if one.local} - foreign == {"git", "imap"}
+    assert {"caldav", "demo", "feed", "github", "matrix", "rest"} <= found.keys()
+    assert issubclass(AirbyteManifest, ForeignConnector)
+    assert issubclass(SingerTap, ForeignConnector)
+
+
+async def test_every_local_connector_that_comes_with_us_is_refused(
+    world: World, acme: Client
+) -> None:
+    world.engine.providers |= {
+        slug: one for slug, one in connectors_by_provider([]).items() if slug != "github"
+    }
+
+    for slug, connector in world.engine.providers.items():
+        answer = await acme.post("/v1/connections", json=body(slug))
+        assert answer.status_code == (403 if connector.local else 201), slug

@@ -47,6 +47,7 @@ class Inspection(Desk):
                     oldest_due_at=queue.oldest_due_at,
                     pool_size=self._settings.pool_size,
                     expiring_keys=await expiring_keys(tx, now),
+                    tenant_providers=self._settings.api.tenant_providers or (),
                 )
             )
 

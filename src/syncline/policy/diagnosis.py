@@ -28,6 +28,7 @@ def diagnose(symptoms: Symptoms) -> list[Diagnosis]:
         *_bloat(symptoms),
         _snapshots(symptoms),
         _keys(symptoms),
+        *_tenant_providers(symptoms),
     ]
 
 
@@ -227,6 +228,19 @@ def _keys(symptoms: Symptoms) -> Diagnosis:
         if expiring
         else "",
     )
+
+
+def _tenant_providers(symptoms: Symptoms) -> Iterator[Diagnosis]:
+    alive = [one for one in symptoms.workers if one.status != WorkerStatus.DEAD]
+    unconfined = {slug for one in alive for slug in one.not_for_tenants}
+    refused = sorted(unconfined.intersection(symptoms.tenant_providers))
+    if refused:
+        yield Diagnosis(
+            "tenants' providers",
+            Verdict.WARNING,
+            f"api.tenant_providers names {', '.join(refused)}, which a worker cannot confine",
+            "Tenants' keys are refused them. Let every worker confine them, or take the names out.",
+        )
 
 
 def _ago(length: timedelta) -> str:

@@ -71,3 +71,4 @@ class Symptoms:
     oldest_due_at: datetime | None
     pool_size: int
     expiring_keys: Sequence[ApiKey] = ()
+    tenant_providers: Sequence[str] = ()
