@@ -10,30 +10,39 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from support.httpserver import HttpServer, Reply, http_server
 from support.loop_hold import watched_loop
-from syncline import SyncError, Transient
+from syncline import Signal, SyncError, SyncResult, Transient
 from syncline.children import parsers
 from syncline.children.parsers import PARSERS, ParserFailed, Parsers
 from syncline.children.process import PASSED_ON
 from syncline.connectors.caldav import CalDav
 from syncline.connectors.feed import Feed
 from syncline.connectors.feed_documents import PARSE_FEED
+from syncline.connectors.foreign.pages import parse_line
 from syncline.connectors.github import GitHub
+from syncline.connectors.imap import _envelope as read_envelope
 from syncline.connectors.matrix import Matrix
 from syncline.connectors.rest import Rest
 from syncline.engine.attempt import Threads, check_page
+from syncline.engine.vault import without_secrets
 from syncline.errors import ContractError
+from syncline.http.credentials import Credentials
+from syncline.redaction import LONGEST_TEXT
 from syncline.sdk.connector import Connector
 from syncline.settings import ExecutorSettings
 from syncline.testing.trial import equip, trial_connection
 
 LONGEST_HOLD = 0.25
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ENVELOPE = ("message_id", "in_reply_to", "date", "from_", "to", "cc", "sender", "reply_to", "bcc")
 RECORD = '{"id": %d, "at": "2026-01-01T00:00:00Z", "content": {"n": [1, 2]}}'
 ITEM = "<item><guid>%d</guid><title>t</title></item>"
 LAUGHS = (
@@ -314,3 +323,56 @@ def is_alive(pid: int) -> bool:
     with suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return Path("/proc").exists() is False
+
+
+PAYLOAD = {"text": "é" * 400_000, "numbers": list(range(10_000))}
+
+
+@pytest.mark.security
+async def test_a_large_page_is_checked_beside_the_loop() -> None:
+    """250 signals of almost a megabyte each: few, and together far too much for the loop."""
+    result = SyncResult([Signal("large", NOW, PAYLOAD, str(number)) for number in range(250)])
+    async with watched_loop() as hold:
+        page = await check_page(result, None, LIMITS, Threads(lambda: None))
+    assert page.signal_count == 250
+    assert hold.longest < LONGEST_HOLD
+
+
+async def test_a_page_within_the_budget_starts_no_thread() -> None:
+    result = SyncResult([Signal("small", NOW, {"text": "a" * 400}) for _ in range(1000)])
+    threads = Threads(lambda: None)
+    checking = check_page(result, None, LIMITS, threads)
+    with pytest.raises(StopIteration) as done:
+        checking.send(None)  # it ends without waiting for anybody
+    assert done.value.value.signal_count == 1000
+
+
+async def test_the_rest_of_a_page_is_checked_like_its_beginning() -> None:
+    good = [Signal("large", NOW, PAYLOAD, str(number)) for number in range(3)]
+    bad = SyncResult([*good, Signal("", NOW, {})])
+    with pytest.raises(ContractError, match=r"signals\[3\].kind"):
+        await check_page(bad, None, LIMITS, Threads(lambda: None))
+
+
+def test_a_line_of_a_tap_is_bounded() -> None:
+    with pytest.raises(Transient, match="a line of the program holds more than 100000 values"):
+        parse_line(b"[" + b"[]," * 1_000_000 + b"[]]")
+    assert parse_line(b'{"a": ' + b"[1]" + b" " * 100_000 + b"}") == {"a": [1]}
+
+
+@pytest.mark.parametrize("unit", [b"=?a?q?", b"=?a?q?b?=", b"=?"])
+def test_a_header_of_a_message_is_decoded_in_bounded_time(unit: bytes) -> None:
+    envelope = SimpleNamespace(**dict.fromkeys(ENVELOPE), subject=unit * 200_000)
+    began = time.process_time()
+    assert read_envelope(envelope)["subject"]
+    assert time.process_time() - began < 1
+
+
+def test_an_error_of_any_size_is_scrubbed_in_bounded_time() -> None:
+    credentials = Credentials({"username": "ada", "password": "hunter2hunter2"})
+    error = ValueError("x" * 50_000_000 + "hunter2hunter2")
+    began = time.process_time()
+    shown = str(without_secrets(error, credentials))
+    assert time.process_time() - began < LONGEST_HOLD
+    assert len(shown) <= LONGEST_TEXT
+    assert "hunter2" not in shown

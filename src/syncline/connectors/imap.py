@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from imapclient import IMAPClient
 
 VANISHED_A_PAGE = 10_000
+LONGEST_ENCODED = 4_000  # characters of a header that is decoded
 FIELDS = ["ENVELOPE", "FLAGS", "INTERNALDATE", "RFC822.SIZE"]
 
 
@@ -157,6 +158,8 @@ def _envelope(envelope: Any) -> dict[str, Any]:
         if value is None:
             return None
         plain = value.decode("utf-8", "replace").replace("\0", "")
+        if len(plain) > LONGEST_ENCODED:
+            return plain  # the library's pattern is quadratic
         try:
             return str(make_header(decode_header(plain)))
         except (LookupError, ValueError):

@@ -8,6 +8,7 @@ from uuid import UUID
 from syncline.errors import Permanent, SyncError, Transient
 from syncline.http.credentials import Credentials
 from syncline.keyring import CannotOpen, KeyMissing, KeyRing
+from syncline.redaction import LONGEST_TEXT
 from syncline.store.credentials import Stored
 
 COLUMN = "credentials.sealed"
@@ -54,7 +55,8 @@ def without_secrets(error: BaseException, credentials: object) -> BaseException:
         return error
     scrub = credentials.scrubber()
     text, details = _told(error)
-    if not scrub.finds_any(text) and not scrub.finds_any(details):
+    is_bounded = len(text) + len(details) <= LONGEST_TEXT
+    if is_bounded and not scrub.finds_any(text) and not scrub.finds_any(details):
         return error
     clean = scrub(text)
     if isinstance(error, SyncError):

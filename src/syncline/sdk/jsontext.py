@@ -20,10 +20,9 @@ def encode_json(value: Any, *, limit: int, where: str) -> str:
         text = write_value(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise ContractError(f"{where}: {_explain(error)}") from None
-    stored = _utf8(text, where)
-    if len(stored) > limit:
-        raise ContractError(f"{where}: {len(stored)} bytes of JSON, over the limit of {limit}")
-    _refuse_unstorable(value, stored, where)
+    if (size := _size(text, where)) > limit:
+        raise ContractError(f"{where}: {size} bytes of JSON, over the limit of {limit}")
+    _refuse_unstorable(value, text, where)
     return text
 
 
@@ -56,19 +55,19 @@ def same_json(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def _utf8(text: str, where: str) -> bytes:
+def _size(text: str, where: str) -> int:
     try:
-        return text.encode()
+        return len(text.encode())
     except UnicodeEncodeError:
         raise ContractError(f"{where}: holds a lone surrogate") from None
 
 
-def _refuse_unstorable(value: Any, text: bytes, where: str) -> None:
+def _refuse_unstorable(value: Any, text: str, where: str) -> None:
     # Only a text with this many brackets can be too deep, and only one with the escape can hold
     # a NUL; the slow walks run for those alone.
-    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _is_too_deep(text):
+    if text.count("[") + text.count("{") > MAX_DEPTH and _is_too_deep(text.encode()):
         raise ContractError(f"{where}: nested deeper than {MAX_DEPTH}")
-    if b"\\u0000" in text and _has_nul(value):
+    if "\\u0000" in text and _has_nul(value):
         raise ContractError(f"{where}: holds a NUL character")
 
 

@@ -70,7 +70,10 @@ class PageReader:
             raise ContractError(f"sync() returned {type(result).__name__}, not a SyncResult")
         if not isinstance(result.has_more, bool):
             raise ContractError(f"has_more is {type(result.has_more).__name__}, not a bool")
-        self._signals: Iterator[tuple[int, Any]] | None = None
+        self._limits = limits
+        self._seen: set[str] = set()
+        self._size = 0
+        self._signals: Iterator[tuple[int, Any]] = enumerate(())
         if is_nothing_new(result):
             self.page = NOTHING_NEW
             return
@@ -78,41 +81,36 @@ class PageReader:
         _read_cursor(result, cursor, self.page, limits)
         if result.signals or not isinstance(result.signals, list | tuple):
             self._signals = enumerate(_iterate(result.signals, limits.page_signals + 1))
-        self._limits = limits
-        self._seen: set[str] = set()
-        self._size = 0
 
     def read_some(self, size_bytes: int) -> bool:
         """Check signals until their payloads have this size; return whether that was the last."""
-        if self._signals is None:
-            return True
-        until = self._size + size_bytes
+        page, limits, seen, size = self.page, self._limits, self._seen, self._size
+        until = size + size_bytes
         for index, signal in self._signals:
-            self._read_signal(index, signal)
-            if self._size >= until:
+            where = f"signals[{index}]"
+            if index == limits.page_signals:
+                raise ContractError(f"more than {limits.page_signals} signals in one page")
+            if not isinstance(signal, Signal):
+                raise ContractError(f"{where} is {type(signal).__name__}, not a Signal")
+            key = _read_dedupe_key(signal.dedupe_key, where)
+            if key is not None:
+                if key in seen:
+                    continue  # the first of a page wins, as the first page does
+                seen.add(key)
+            payload = _read_payload(signal.payload, where, limits)
+            size += len(payload) if payload.isascii() else len(payload.encode())
+            if size > limits.page_bytes:
+                raise ContractError(
+                    f"{where}: the page is over the limit of {limits.page_bytes} bytes"
+                )
+            page.kinds.append(_read_kind(signal.kind, where))
+            page.occurred_at.append(_read_time(signal.occurred_at, where))
+            page.payloads.append(payload)
+            page.dedupe_keys.append(key)
+            if size >= until:
+                self._size = size
                 return False
-        self._signals = None
         return True
-
-    def _read_signal(self, index: int, signal: Any) -> None:
-        page, limits, where = self.page, self._limits, f"signals[{index}]"
-        if index == limits.page_signals:
-            raise ContractError(f"more than {limits.page_signals} signals in one page")
-        if not isinstance(signal, Signal):
-            raise ContractError(f"{where} is {type(signal).__name__}, not a Signal")
-        key = _read_dedupe_key(signal.dedupe_key, where)
-        if key is not None:
-            if key in self._seen:
-                return  # the first of a page wins, as the first page does
-            self._seen.add(key)
-        payload = _read_payload(signal.payload, where, limits)
-        self._size += len(payload) if payload.isascii() else len(payload.encode())
-        if self._size > limits.page_bytes:
-            raise ContractError(f"{where}: the page is over the limit of {limits.page_bytes} bytes")
-        page.kinds.append(_read_kind(signal.kind, where))
-        page.occurred_at.append(_read_time(signal.occurred_at, where))
-        page.payloads.append(payload)
-        page.dedupe_keys.append(key)
 
 
 def is_nothing_new(result: Any) -> bool:
