@@ -8,7 +8,8 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler
+from functools import partial
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -314,6 +315,28 @@ async def test_a_redirect_leads_nowhere(
     handler = type("Handler", (Redirects,), {"target": f"http://{http_address}"})
     with serve(handler) as address, pytest.raises(Permanent, match="302"):
         await connector.sync(connect(f"http://{address}/repo/.git"), None)
+
+
+async def test_alternates_that_a_server_names_are_not_asked(
+    repo: Repo, connector: GitCommits, tmp_path: Path, listener: socket.socket
+) -> None:
+    """A server of plain files may say that its objects are elsewhere: anywhere."""
+    repo.commit("one")
+    site = tmp_path / "site.git"
+    repo.git("clone", "--quiet", "--bare", str(repo.folder), str(site))
+    repo.git(f"--git-dir={site}", "update-server-info")
+    shutil.rmtree(site / "objects")
+    (site / "objects" / "info").mkdir(parents=True)
+    port = listener.getsockname()[1]
+    (site / "objects" / "info" / "http-alternates").write_text(
+        f"http://127.0.0.1:{port}/other.git/objects\n"
+    )
+    handler = type("Files", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+
+    with serve(partial(handler, directory=str(tmp_path))) as address, pytest.raises(SyncError):
+        await connector.sync(connect(f"http://{address}/site.git"), None)
+
+    assert nobody_came(listener)
 
 
 async def test_credentials_do_not_go_in_the_open(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -176,7 +176,7 @@ class GitServer(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serve(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+def serve(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
     """Serve on a free port of this machine; yield `host:port`."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = Thread(target=partial(server.serve_forever, poll_interval=0.02))

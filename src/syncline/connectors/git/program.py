@@ -26,6 +26,8 @@ ALWAYS: Pairs = (
     ("http.followRedirects", "false"),  # they, and a server's alternates, could lead anywhere
     ("http.emptyAuth", "false"),  # else a server that asks for Kerberos gets this user's ticket
     ("transfer.bundleURI", "false"),
+    ("http.lowSpeedLimit", "1"),  # bytes a second; a silent server keeps nobody waiting for ever,
+    ("http.lowSpeedTime", "120"),  # least of all a process whose worker was killed
     ("gc.autoDetach", "false"),
     # So that a pack larger than its memory can be read, a window at a time.
     ("core.packedGitWindowSize", "16m"),
