@@ -14,6 +14,7 @@ import pytest
 from support.orders_server import OrdersServer, serve_orders
 from support.processes import LEASE_SECONDS, Fleet, exit_code, until
 from syncline import Engine, Settings
+from syncline.children.sandbox import why_unavailable
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(900)]
 
@@ -111,7 +112,12 @@ async def has_finished(fleet: Fleet, wanted: int) -> bool:
 
 
 async def test_a_real_manifest_loses_and_doubles_nothing(fleet: Fleet) -> None:
-    settings = {"scheduler__jitter_pct_max": 0, "rate_limit__base_seconds": 1}
+    settings = {
+        "scheduler__jitter_pct_max": 0,
+        "rate_limit__base_seconds": 1,
+        "http__allow_private": "airbyte",  # its server is on this host
+        "foreign__unsandboxed": "airbyte" if why_unavailable() else "",
+    }
     with serve_orders() as server:
         server.add(TOTAL)
         server.pause_seconds = 0.3

@@ -11,6 +11,7 @@ import pytest
 from support.orders_server import OrdersServer, serve_orders
 from support.processes import LEASE_SECONDS, Fleet, exit_code, until
 from syncline import Engine, Settings
+from syncline.children.sandbox import why_unavailable
 from syncline.connectors.foreign.environments import Installed, Shelf
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(600)]
@@ -18,7 +19,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(
 BUILD = Path(__file__).parents[2] / "build" / "integration"
 TAP = "tap-rest-api-msdk"
 TOTAL = 240
-PROCESS = {"scheduler__jitter_pct_max": 0, "rate_limit__base_seconds": 1}
+PROCESS = {
+    "scheduler__jitter_pct_max": 0,
+    "rate_limit__base_seconds": 1,
+    "http__allow_private": TAP,  # its server is on this host
+    "foreign__unsandboxed": TAP if why_unavailable() else "",
+}
 
 
 @pytest.fixture(scope="session")
