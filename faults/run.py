@@ -119,4 +119,7 @@ async def open_stage(rng: Random, folder: Path, *, quick: bool) -> AsyncIterator
         resources.callback(monitor.close)
         watching = asyncio.create_task(monitor.run())
         resources.callback(watching.cancel)
-        yield Stage(server, provider, fleet, database, engine, record, rng, folder, quick)
+        stage = Stage(server, provider, fleet, database, engine, record, rng, folder, quick)
+        yield stage
+        if stage.server is not server:  # a standby has taken its place
+            await asyncio.to_thread(stage.server.close)

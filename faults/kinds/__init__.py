@@ -36,6 +36,14 @@ def kind(name: str, *, full: int, quick: int = 1) -> Callable[[Inject], Inject]:
 
 
 def load_catalogue() -> dict[str, Kind]:
-    for module in ("processes", "network", "database", "hosts", "connectors", "connections"):
+    for module in (
+        "processes",
+        "network",
+        "database",
+        "hosts",
+        "connectors",
+        "connections",
+        "failover",
+    ):
         import_module(f"{__name__}.{module}")
     return CATALOGUE

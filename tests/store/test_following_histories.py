@@ -12,8 +12,8 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
+from faults.standby import Standby
 
-from support.standby import Standby
 from syncline import Engine, Settings
 from syncline.clock import pause
 from syncline.errors import PositionLost

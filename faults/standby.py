@@ -1,6 +1,7 @@
-"""A real standby: a base backup of a server that then streams from it, until it is cut off."""
+"""Base backups of a running server, and a real standby that streams from it until it is cut off."""
 
-import asyncio
+import subprocess
+from pathlib import Path
 
 import asyncpg
 
@@ -8,22 +9,36 @@ from syncline.clock import monotonic, pause
 from syncline.store.embedded.address import PORT, Postmaster, make_socket_folder, url_of
 from syncline.store.embedded.binaries import find_binaries
 from syncline.store.embedded.filelock import FileLock
-from syncline.store.embedded.launcher import choose_launcher
+from syncline.store.embedded.launcher import choose_launcher, environment
 from syncline.testing.database import TemporaryServer
 
 PATIENCE_SECONDS = 20
+
+
+def back_up(url: str, server: TemporaryServer, folder: Path, *options: str) -> None:
+    """Copy the running server at a URL into a folder that another server can be started on."""
+    binaries = server._binaries or find_binaries()[0]
+    launcher = choose_launcher(binaries, folder.parent)
+    command = [*launcher.prefix, binaries.path("pg_basebackup"), "--dbname", url]
+    command += ["--pgdata", str(folder), "--checkpoint", "fast", "--no-sync", *options]
+    done = subprocess.run(command, env=environment(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 class Standby(TemporaryServer):
     """Streams from a primary. Its databases have the names that they have there."""
 
     def __init__(self, primary: TemporaryServer, primary_url: str) -> None:
-        super().__init__(binaries=primary._binaries)
+        super().__init__(binaries=primary._binaries, server_settings=primary._settings)
         self._primary_url = primary_url
 
     def start(self) -> None:
-        """Copy the primary, and wait until the copy answers."""
-        self._run(self._copy())
+        """Copy the primary, and wait until the copy streams from it; once promoted, just start."""
+        if self._cluster.data.exists():
+            super().start()
+            return
+        back_up(self._primary_url, self, self._cluster.data, "--write-recovery-conf")
+        self._run(self._launch())
 
     def url_like(self, primary_url: str) -> str:
         """Return the URL here of a database that the primary has under the other one."""
@@ -39,16 +54,11 @@ class Standby(TemporaryServer):
     def promote(self) -> None:
         self._run(self._execute("SELECT pg_promote()"))
 
-    async def _copy(self) -> None:
+    async def _launch(self) -> None:
         cluster = self._cluster
-        binaries = self._binaries or (await asyncio.to_thread(find_binaries))[0]
-        launcher = await asyncio.to_thread(choose_launcher, binaries, cluster.home)
-        backup = [binaries.path("pg_basebackup"), "--dbname", self._primary_url]
-        backup += ["--pgdata", str(cluster.data), "--write-recovery-conf", "--no-sync"]
         with FileLock(cluster.lock_path) as lock:
             assert lock.try_exclusive()
-            await cluster.run([*launcher.prefix, *backup, "--checkpoint", "fast"], lock)
-            await cluster._launch(lock, binaries, self._settings)
+            await cluster._launch(lock, self._binaries, self._settings)
         sockets = make_socket_folder(cluster.home)
         self._url = url_of(Postmaster(0, PORT, sockets, is_ready=True), "postgres")
         await self._wait_for("SELECT count(*) = 1 FROM pg_stat_wal_receiver")
@@ -56,9 +66,8 @@ class Standby(TemporaryServer):
     async def _catch_up(self) -> None:
         primary = await asyncpg.connect(self._primary_url)
         end = await primary.fetchval("SELECT pg_current_wal_insert_lsn()::text")
-        await primary.execute(
-            "SET synchronous_commit = on; CREATE TABLE flushed (); DROP TABLE flushed"
-        )
+        # A commit that waits for the disk: what came before it is sent as well.
+        await primary.execute("SET synchronous_commit = on; CREATE TEMPORARY TABLE flushed ()")
         await primary.close()
         await self._wait_for(f"SELECT pg_last_wal_replay_lsn() >= '{end}'")
 
