@@ -7,13 +7,9 @@ CODE   := src tests bench faults mutations
 SEED ?= 1
 SEEDS ?= 200
 ROUNDS ?= 5
-# The tests about attacks that are fast enough for every run; slow ones have the marker `security`.
-ATTACKS = $(wildcard tests/security tests/bad_input tests/credentials) \
-          tests/api/test_access.py tests/api/test_hostile_text.py tests/api/test_middleware.py \
-          tests/api/test_limits.py tests/api/test_protocol.py \
-          tests/api/test_tenants.py tests/cli/test_secrets.py tests/connectors/test_git_safety.py \
-          tests/connectors/test_git_origin.py tests/children tests/foreign/test_sandbox.py \
-          tests/http_client/test_addresses.py tests/http_client/test_egress_proxy.py
+# The tests that the security guide names; slow ones have the marker `security`.
+ATTACKS = tests/security tests/bad_input tests/credentials \
+          $(sort $(shell grep -oE 'tests/[a-z_/]+\.py' docs/guide/security.md))
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
           --no-header --no-annotate --no-emit-index-url
 

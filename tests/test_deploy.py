@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from support.telling import EVERYTHING
+from syncline.secret_files import SETTINGS as SECRET_SETTINGS
 from syncline.telemetry import Telemetry
 
 ROOT = Path(__file__).parents[1]
@@ -86,3 +87,13 @@ def test_panels_do_not_overlap() -> None:
             assert not cells & own, panel["title"]
             assert place["x"] + place["w"] <= 24
             cells |= own
+
+
+def test_the_unit_of_systemd_sets_what_exists_and_hands_secrets_over_as_files() -> None:
+    unit = (ROOT / "deploy/systemd/syncline.service").read_text("utf-8")
+    known = {f"SYNCLINE_{name.upper()}_FILE" for name in SECRET_SETTINGS} | {"SYNCLINE_HOME"}
+    variables = dict(re.findall(r"^Environment=(\w+)=(.*)$", unit, re.MULTILINE))
+
+    assert set(variables) <= known
+    handed_over = re.findall(r"^LoadCredential=(\w+):", unit, re.MULTILINE)
+    assert sorted(variables.values())[:-1] == [f"%d/{name}" for name in sorted(handed_over)]
