@@ -51,7 +51,13 @@ class _Parser:
         self._channel, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603  (our own program)
-                [sys.executable, "-I", PROGRAM, str(theirs.fileno()), str(MEMORY_BYTES), *sys.path],
+                [
+                    sys.executable,
+                    "-I",
+                    PROGRAM,
+                    *map(str, (theirs.fileno(), MEMORY_BYTES)),
+                    *_path(),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -168,6 +174,11 @@ def _result(worked: bool, text: bytes) -> Any:
     if result["kind"] == "MemoryError":
         raise Transient(f"the document takes more than {MEMORY_BYTES} bytes of memory to parse")
     raise ParserFailed(result["kind"], result["message"])
+
+
+def _path() -> list[str]:
+    """Return where we import from; it starts in another folder, so none may be relative."""
+    return [os.path.abspath(folder) for folder in sys.path]
 
 
 def _environment() -> dict[str, str]:
