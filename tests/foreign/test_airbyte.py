@@ -26,6 +26,10 @@ if sys.argv[1] == "discover":
               "default_cursor_field": ["updated"], "source_defined_primary_key": [["id"]]}
     write(type="CATALOG", catalog={"streams": [orders, {"name": "people"}]})
     sys.exit()
+if "fetch" in config:
+    import urllib.request
+    try: urllib.request.urlopen(config["fetch"], timeout=5)
+    except OSError as error: config["error"] = {"message": "forbidden"}
 [state, *_] = json.loads(Path(options["--state"]).read_text()) or [None]
 after = state["stream"]["stream_state"]["after"] if state else 0
 for stream in json.loads(Path(options["--catalog"]).read_text())["streams"]:
@@ -102,3 +106,14 @@ async def test_a_config_that_does_not_fit_is_told(
 ) -> None:
     with pytest.raises(Permanent, match=told):
         await pages_of(airbyte, **config)
+
+
+async def test_a_refused_address_is_told_though_the_program_tells_less(
+    airbyte: AirbyteManifest,
+) -> None:
+    if not airbyte.sandboxed:
+        pytest.skip("only the sandbox has a proxy that refuses")
+
+    settings = {"records": 1, "fetch": "http://10.0.0.1/"}
+    with pytest.raises(Permanent, match=r"^10\.0\.0\.1 leads to 10\.0\.0\.1, .*\(forbidden\)$"):
+        await pages_of(airbyte, manifest=MANIFEST, settings=settings)

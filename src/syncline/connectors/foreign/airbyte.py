@@ -78,10 +78,10 @@ class AirbyteManifest(ForeignConnector):
                         await in_thread_if_large(len(line), translation.take, line)
                     if page.is_ready:
                         yield page.take()
-                failure = await source.failure()
+                failure = await source.failure(translation.failure)
                 if not page.is_empty:
                     yield page.take()
-                if failure := translation.failure or failure:
+                if failure is not None:
                     raise failure
 
     async def _wanted_streams(
@@ -107,7 +107,7 @@ class AirbyteManifest(ForeignConnector):
         async with self.running(arguments, inputs=folder, redact=redact) as source:
             while line := await source.next_line(120.0):
                 await in_thread_if_large(len(line), translation.take, line)
-            failure = translation.failure or await source.failure()
+            failure = await source.failure(translation.failure)
         if failure is not None:
             raise failure
         if translation.catalog is None:

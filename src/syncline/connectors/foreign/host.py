@@ -54,19 +54,24 @@ class Running:
         except ValueError:
             raise Transient(f"a line of more than {LONGEST_LINE} bytes") from None
 
-    async def failure(self) -> SyncError | None:
-        """Wait for its end; return what its exit code and its last words ask for."""
+    async def failure(self, reported: SyncError | None = None) -> SyncError | None:
+        """Wait for its end; return what its exit code and its last words ask for.
+
+        `reported` is what it said of it in its messages, and counts more than these.
+        """
         code = await self.child.process.wait()
         await self.listening
         if code == 0:
-            return None
+            return reported
         words = "\n".join(self.complaints)
         if limit := self._exceeded(words):
             return Transient(f"{limit}; it goes on from its last state: {words[-1000:]}")
         said = f"exit code {code}: {words[-1500:] or 'it said nothing'}"
         if self.refusals:
-            return Permanent(f"{self.refusals[0]} ({said})")
-        return next((kind for kind, text in COMPLAINTS if text.search(words)), Transient)(said)
+            return Permanent(f"{self.refusals[0]} ({reported or said})")
+        return reported or next(
+            (kind for kind, text in COMPLAINTS if text.search(words)), Transient
+        )(said)
 
     def _exceeded(self, words: str) -> str | None:
         if OUT_OF_MEMORY.search(words):
