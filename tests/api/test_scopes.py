@@ -24,7 +24,7 @@ BODIES: dict[str, Any] = {
     "create_connection": {"tenant_id": "acme", "provider_slug": "github", "external_id": "a-1"},
     "edit_connection": {"interval_seconds": 60},
 }
-# Beside the routes of the API and the pages, which cannot be made without a scope.
+# What was decided for the API, and for the pages' forms; the pages themselves need `read`.
 SCOPES = {
     ("GET", "/v1/connections"): Scope.READ,
     ("POST", "/v1/connections"): Scope.ADMIN,

@@ -209,7 +209,7 @@ def test_providers_tells_where_each_connector_is_from(
     found = {entry["provider"]: entry for entry in syncline.json("providers")}
     with_own = syncline.json("providers", "--connectors", "own_tickets")
 
-    assert found["git"]["connector"] == "syncline.connectors.git.GitCommits"
+    assert found["git"]["connector"] == "syncline.connectors.git.connector.GitCommits"
     assert found["git"]["from"].startswith("syncline ")
     assert {
         "provider": "tickets",
