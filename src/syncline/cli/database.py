@@ -58,11 +58,14 @@ def _package(connector: Connector) -> str:
     """Return the installed package that announces a connector."""
     from syncline.sdk.registry import GROUP
 
-    value = f"{type(connector).__module__}:{type(connector).__qualname__}"
+    kind = type(connector)
     packages: Iterator[str] = (
         f"{entry.dist.name} {entry.dist.version}"
         for entry in entry_points(group=GROUP)
-        if entry.dist is not None and entry.value == value
+        if entry.dist is not None
+        and entry.attr == kind.__qualname__
+        # A package may announce a class that one of its modules defines.
+        and f"{kind.__module__}.".startswith(f"{entry.module}.")
     )
     return next(packages, "an installed package")
 
