@@ -297,6 +297,48 @@ MUTATIONS = (
         ("tests/api/test_access.py",),
     ),
     Mutation(
+        "the order of the checks of a request",
+        "a stranger's body is read",
+        "api/middleware.py",
+        (
+            (
+                "            caller = await self._identify(Request(scope))\n"
+                "            body = await self._read_body(scope, receive)\n",
+                "            body = await self._read_body(scope, receive)\n"
+                "            caller = await self._identify(Request(scope))\n",
+            ),
+        ),
+        ("tests/api/test_middleware.py",),
+    ),
+    Mutation(
+        "the size of a head that comes at once",
+        "only one that is incomplete is bounded",
+        "api/protocol.py",
+        (("        if self.their_state is h11.IDLE:\n", "        if False:\n"),),
+        ("tests/api/test_protocol.py",),
+    ),
+    Mutation(
+        "the turns of a tenant",
+        "it runs as many requests as it likes beside others",
+        "api/fair_queue.py",
+        (("return line.brief == 0 or not self._is_shared(line.caller)", "return True"),),
+        ("tests/api/test_limits.py",),
+    ),
+    Mutation(
+        "the failed logins of an address",
+        "keys may be tried for ever",
+        "api/limits.py",
+        (("        if wait and _digest(secret) not in self._known:\n", "        if False:\n"),),
+        ("tests/api/test_limits.py",),
+    ),
+    Mutation(
+        "the lock of those who count connections",
+        "two at once are both the last",
+        "store/tenant_usage.py",
+        (("    await tx.execute(LOCK, tenant_id)\n", ""),),
+        ("tests/api/test_tenant_limits.py",),
+    ),
+    Mutation(
         "the answer that commits with its effect",
         "an idempotency key is forgotten",
         "engine/desk.py",

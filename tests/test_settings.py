@@ -525,3 +525,10 @@ def test_folders_of_git_come_from_the_environment(monkeypatch: pytest.MonkeyPatc
     assert git.schemes == ["ssh"]
     assert "absolute path" in refusal("git.local_roots", ["repositories"])
     assert "git.schemes" in refusal("git.schemes", ["http"])
+
+
+@pytest.mark.parametrize("bad", ["*", "proxy.example", "10.0.0.1/8", "10.0.0.0/33"])
+def test_a_trusted_proxy_is_an_address_or_a_network(bad: str) -> None:
+    assert Settings(api={"trusted_proxies": ["10.0.0.0/8", "::1"]}).api.trusted_proxies
+    with pytest.raises(SettingsError, match="is no address or network"):
+        Settings(api={"trusted_proxies": [bad]})

@@ -235,3 +235,29 @@ async def test_a_stream_of_events_outlives_the_time_for_headers(
             received += await reader.read(1000)
 
     assert time.monotonic() - began > 0.5
+
+
+FORWARDED = b"GET /v1/stats HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: "
+
+
+@pytest.mark.parametrize(("trusted", "last"), [(["127.0.0.1"], 401), ([], 429)])
+async def test_only_a_trusted_proxy_says_whose_a_request_is(
+    world: World, trusted: list[str], last: int
+) -> None:
+    await world.engine.access.create_key("ann")
+    limits = {"address_requests_per_second": 0.001, "address_burst": 2}
+    api = world.settings.api.model_copy(update={"trusted_proxies": trusted, **limits})
+    settings = world.engine.settings.model_copy(update={"api": api})
+    world.engine.settings = settings
+    async with running(world) as server:
+        statuses = [
+            await server.status(FORWARDED + f"1.2.3.{number}, 203.0.113.{number}\r\n\r\n".encode())
+            for number in range(3)
+        ]
+        spoofed = [
+            await server.status(FORWARDED + f"1.2.3.{number}, 203.0.113.9\r\n\r\n".encode())
+            for number in range(3)
+        ]
+
+    assert statuses == [401, 401, last]
+    assert spoofed[-1] == 429  # what the client itself wrote before the proxy's part counts nothing
