@@ -187,10 +187,24 @@ MUTATIONS = (
         ("tests/engine/test_stream_rules.py",),
     ),
     Mutation(
+        "pages on top of pages",
+        "a stream goes on past pages that a failover has lost",
+        "store/jobs.py",
+        (("AND j.committed_pages = page.pages_before", ""),),
+        ("tests/engine/test_lost_commits.py",),
+    ),
+    Mutation(
+        "a cursor that somebody moved",
+        "a run overwrites the cursor that a person set meanwhile",
+        "store/connections.py",
+        (("OR (c.metadata #> '{sync,cursor}') IS NOT DISTINCT FROM page.replaces)", "OR true)"),),
+        ("tests/engine/test_lost_commits.py",),
+    ),
+    Mutation(
         "a streamed page that is repeated",
         "a page whose answer was lost is stored twice",
-        "engine/streams.py",
-        (("if ids and not (is_repeated and await signals.are_stored(tx, ids)):", "if ids:"),),
+        "store/jobs.py",
+        (("AND j.committed_pages = page.pages_before", ""),),
         ("tests/store/test_stream_races.py",),
     ),
     Mutation(

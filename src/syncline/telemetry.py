@@ -217,6 +217,15 @@ class Telemetry(HouseTelling):
     def job_fenced(self, provider_slug: str, count: int = 1) -> None:
         self._executor.fenced[provider_slug].inc(count)
 
+    def pages_lost(self, provider_slug: str, connection_id: UUID, job_id: UUID) -> None:
+        """Tell of a stream that starts again because the database lost pages of it."""
+        fields: Fields = {
+            "provider_slug": provider_slug,
+            "connection_id": str(connection_id),
+            "job_id": str(job_id),
+        }
+        self._log(EXECUTOR, logging.WARNING, "executor.pages_lost", fields)
+
     def jobs_reaped(self, provider_slug: str, count: int) -> None:
         self._executor.reaped[provider_slug].inc(count)
         fields: Fields = {"provider_slug": provider_slug, "count": count}

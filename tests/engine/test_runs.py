@@ -50,6 +50,7 @@ def claimed(lapses: int) -> Claim:
         connection_status="active",
         config=None,
         metadata=None,
+        stored_cursor=None,
         is_first=False,
         has_credentials=False,
         seconds_due=0,

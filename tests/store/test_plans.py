@@ -199,7 +199,10 @@ def noon_cases() -> Iterator[Case]:
     yield case("look_later", schedule.LOOK_LATER, fifty, DUE, [NOON] * fifty)
     yield case("lock", connections.LOCK, fifty, DUE)
     cursors, times = ["{}"] * fifty, [NOON] * fifty
-    yield case("save_progress", connections.SAVE_PROGRESS, fifty, DUE, cursors, times, NOON)
+    yield case(
+        *("save_progress", connections.SAVE_PROGRESS, fifty, DUE, cursors, [None] * fifty),
+        *([True] * fifty, times, NOON),
+    )
     yield case(
         "close_empty", jobs.CLOSE_EMPTY, fifty, READY, [TOKEN] * fifty, NOON, on_held_jobs=True
     )

@@ -127,7 +127,10 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
     async def set_cursor(
         self, connection_id: UUID, cursor: Any, *, tenant_id: str | None = None
     ) -> Connection:
-        """Change where the next run starts from, or start from nothing with None."""
+        """Change where the next run starts from, or start from nothing with None.
+
+        A run in progress keeps what it brings, but not its cursor.
+        """
         return await self.edit(connection_id, Edit(cursor=cursor), tenant_id=tenant_id)
 
     async def delete(
@@ -179,6 +182,8 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
             now = await self._clock.now(tx)
             for key, text in texts.items():
                 await connections.set_sync_key(tx, connection_id, key, text, now=now)
+            if "cursor" in texts:
+                await jobs.forget_cursors(tx, connection_id)
             if edit.config is not None:
                 config = json.dumps(edit.config)
                 await connections.set_config(tx, connection_id, config, now=now)

@@ -9,6 +9,7 @@ from syncline.clock import monotonic
 from syncline.engine.attempt import Threads
 from syncline.policy.outcome import Ending, Interrupted, Raised
 from syncline.store.claims import SUSPECT_LAPSES, Claim
+from syncline.store.jobs import Progress
 
 
 class Run:
@@ -24,6 +25,7 @@ class Run:
     is_over = False  # its task is, but perhaps not a thread of it
     page_began: float | None = None  # of a stream: when its connector was asked for the next page
     is_committing = False  # a page of it is; the connector waits, so no deadline counts
+    committed_pages = 0  # of a stream
     _threads: Threads | None = None
 
     def __init__(
@@ -48,6 +50,13 @@ class Run:
     @property
     def has_threads(self) -> bool:
         return self._threads is not None and self._threads.alive > 0
+
+    def take_note(self, progress: Progress, cursor: str | None) -> None:
+        """Take note of a page that was committed, and of its cursor where it brought one."""
+        self.committed_pages = progress.committed_pages
+        self.claim.attempts, self.claim.lapses = progress.attempts, progress.lapses
+        if cursor is not None:
+            self.claim.stored_cursor = cursor
 
     def stop(self) -> None:
         """Ask the connector to stop; a thread of its own goes on unheard."""

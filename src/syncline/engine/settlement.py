@@ -22,9 +22,10 @@ from syncline.policy.outcome import (
     judge,
 )
 from syncline.sdk.page import Page
-from syncline.settings import Settings
+from syncline.settings import ExecutorSettings, Settings
 from syncline.store import connections, jobs, signals
 from syncline.store.claims import Claim
+from syncline.store.connections import Progress
 from syncline.store.jobs import Closing, FollowUp, Mark
 from syncline.store.pool import Pool, Transaction, expect
 from syncline.store.schedule import rfc3339
@@ -43,6 +44,7 @@ class Settlement:
     connection_is_active: bool = False
     mark: Mark | None = None
     follow_ups: list[FollowUp] = field(default_factory=list)
+    cursor_was_moved: bool = False  # by somebody else, while the attempt went on
     settled_at: datetime | None = None
     completed_at: datetime | None = None  # where it is the connection's first completion
 
@@ -91,14 +93,42 @@ class Settler:
         for one in present:
             one.settled_at, one.outcome = now, self._judge(one, now)
             one.connection_is_active = locked[one.claim.connection_id].status == ACTIVE
-            one.follow_ups = []
+            one.follow_ups, one.cursor_was_moved = [], False
         marks = await jobs.close(tx, [close_job(one, now) for one in present])
         for one in group:
             one.mark = marks.get(one.claim.id)
         held = [one for one in present if not one.is_fenced]
-        await _store_pages(tx, held, now)
+        await self._store_pages(tx, held, now)
         await _move_connections(tx, held, now)
         await _queue_follow_ups(tx, held, now)
+
+    async def _store_pages(
+        self, tx: Transaction, held: Sequence[Settlement], now: datetime
+    ) -> None:
+        columns = signals.Columns()
+        progress: list[Progress] = []
+        for one in held:
+            claim, cursor = one.claim, None
+            if isinstance(one.outcome, Succeeded):
+                page = one.outcome.page
+                columns.add(claim, page, [new_id() for _ in range(page.signal_count)])
+                cursor = page.next_cursor
+            if cursor is not None or one.completed_at is not None:
+                overwrites = overwrites_cursor(claim, self._settings.executor)
+                progress.append(
+                    Progress(
+                        claim.connection_id,
+                        cursor,
+                        claim.stored_cursor,
+                        overwrites,
+                        one.completed_at,
+                    )
+                )
+        if columns.ids:
+            await signals.insert(tx, columns)
+        moved = await connections.save_progress(tx, progress, now=now) if progress else set()
+        for one in held:
+            one.cursor_was_moved = one.claim.connection_id in moved
 
     def _judge(self, one: Settlement, now: datetime) -> Outcome:
         if isinstance(one.ending, Page):
@@ -115,6 +145,14 @@ class Settler:
             now=now,
             roll=self._dice.roll(),
         )
+
+
+def overwrites_cursor(claim: Claim, settings: ExecutorSettings) -> bool:
+    """Return whether a page's cursor counts, whoever moved the stored one meanwhile.
+
+    Where types run side by side, an incremental sync may do so during a full one, which wins.
+    """
+    return claim.job_type == JobType.FULL and settings.single_flight == "job_type"
 
 
 def close_job(one: Settlement, now: datetime) -> Closing:
@@ -145,23 +183,6 @@ def close_job(one: Settlement, now: datetime) -> Closing:
     completes = closing.counts_as_last and claim.job_type == JobType.INCREMENTAL
     one.completed_at = closing.finished_at if completes and claim.is_first else None
     return closing
-
-
-async def _store_pages(tx: Transaction, held: Sequence[Settlement], now: datetime) -> None:
-    columns = signals.Columns()
-    progress: list[tuple[UUID, str | None, datetime | None]] = []
-    for one in held:
-        cursor = None
-        if isinstance(one.outcome, Succeeded):
-            page = one.outcome.page
-            columns.add(one.claim, page, [new_id() for _ in range(page.signal_count)])
-            cursor = page.next_cursor
-        if cursor is not None or one.completed_at is not None:
-            progress.append((one.claim.connection_id, cursor, one.completed_at))
-    if columns.ids:
-        await signals.insert(tx, columns)
-    if progress:
-        expect(await connections.save_progress(tx, progress, now=now), len(progress), "progress")
 
 
 async def _move_connections(tx: Transaction, held: Sequence[Settlement], now: datetime) -> None:
@@ -206,7 +227,11 @@ def _follow_ups(one: Settlement) -> list[FollowUp]:
     jobs_by_type: dict[str, FollowUp] = {}
     if isinstance(one.outcome, Succeeded) and one.outcome.page.has_more:
         jobs_by_type[JobType.INCREMENTAL] = _follow_up(
-            one, JobType.INCREMENTAL, claim.priority, one.outcome.page.next_cursor
+            one,
+            JobType.INCREMENTAL,
+            claim.priority,
+            # Whoever moved the stored cursor meanwhile said where to go on.
+            None if one.cursor_was_moved else one.outcome.page.next_cursor,
         )
     ended = isinstance(one.outcome, Succeeded) or (
         isinstance(one.outcome, Failed) and one.connection_is_active
@@ -215,7 +240,7 @@ def _follow_ups(one: Settlement) -> list[FollowUp]:
         again = _follow_up(one, claim.job_type, mark.priority, mark.cursor)
         if more := jobs_by_type.get(claim.job_type):
             # A cursor left by a full pass is the one that is behind; it leads to both ends.
-            again.cursor = mark.cursor or more.cursor
+            again.cursor = again.cursor or more.cursor
             again.priority = max(again.priority, more.priority)
         jobs_by_type[claim.job_type] = again
     return list(jobs_by_type.values())

@@ -2,6 +2,10 @@
 
 A page commits in one transaction with its signals and its cursor, which becomes the job's own as
 well. Whatever ends the run, the pages before are kept, and the next attempt goes on after them.
+
+A database may lose its last commits: a standby that lagged is promoted, or the server crashes with
+asynchronous commit. So each page commits only on top of the one before it; where that one is gone,
+the run ends, and the next attempt starts from what is stored.
 """
 
 import json
@@ -9,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from typing import Any
 from uuid import UUID
 
@@ -16,14 +21,15 @@ from syncline.clock import Clock, monotonic, new_id, pause
 from syncline.engine.attempt import PageStream, check_page
 from syncline.engine.lanes import SETTLE_PAUSE_SECONDS
 from syncline.engine.runs import Run, Runs
-from syncline.engine.settlement import ACTIVE
+from syncline.engine.settlement import ACTIVE, overwrites_cursor
 from syncline.errors import ContractError
 from syncline.policy.outcome import Interrupted
 from syncline.sdk.page import Page
 from syncline.settings import ExecutorSettings
 from syncline.store import connections, jobs, signals
-from syncline.store.claims import Claim
-from syncline.store.pool import Pool, Transaction, expect, is_passing
+from syncline.store.connections import Progress
+from syncline.store.jobs import NewPage
+from syncline.store.pool import Pool, Transaction, is_passing
 from syncline.telemetry import Telemetry
 
 
@@ -54,8 +60,9 @@ class Streams:
         async with _closing(stream.results) as results:
             async for result in results:
                 page = await check_page(result, cursor, self._limits, run.threads)
-                if not await self._keep(run, page):
-                    return Interrupted()
+                ending = await self._keep(run, page)
+                if ending is not None:
+                    return ending
                 rest = Page(next_cursor=page.next_cursor, has_more=page.has_more)
                 if page.next_cursor is not None:
                     # Read again from its text: the connector may go on changing its own object.
@@ -63,84 +70,104 @@ class Streams:
                 del result, page  # the connector needs the room for the next one
         return rest if rest.has_more else Page()
 
-    async def _keep(self, run: Run, page: Page) -> bool:
-        """Commit a page of a run; return whether the run goes on."""
+    async def _keep(self, run: Run, page: Page) -> Page | Interrupted | None:
+        """Commit a page of a run; return how the run ends, or None where it goes on."""
         if run.ending is not None:
-            return False  # it was told to stop, and did not listen
+            return Interrupted()  # it was told to stop, and did not listen
         run.is_committing = True
         try:
-            connection_status = await self._commit(run, page)
+            commit = await self._commit(run, page)
         finally:
             run.is_committing = False
             run.page_began = monotonic()
-        if connection_status is None:
-            self._runs.abandon(run)
-            self._telemetry.job_fenced(run.claim.provider_slug)
-            return False
-        self._telemetry.page_committed(run.claim.provider_slug, signals=page.signal_count)
-        return connection_status == ACTIVE and not self._runs.is_draining
+        provider = run.claim.provider_slug
+        match commit:
+            case Refusal.FENCED:
+                self._runs.abandon(run)
+                self._telemetry.job_fenced(provider)
+                return Interrupted()
+            case Refusal.PAGES_LOST:
+                self._telemetry.pages_lost(provider, run.claim.connection_id, run.claim.id)
+                return Interrupted()
+            case Committed(connection_status, cursor_was_moved):
+                self._telemetry.page_committed(provider, signals=page.signal_count)
+                if cursor_was_moved:
+                    return Page(has_more=True)  # a follow-up starts where somebody said
+                goes_on = connection_status == ACTIVE and not self._runs.is_draining
+                return None if goes_on else Interrupted()
 
-    async def _commit(self, run: Run, page: Page) -> str | None:
-        """Commit a page, however long the database is away.
-
-        Return the connection's status, or None where the job was no longer ours.
-        """
+    async def _commit(self, run: Run, page: Page) -> "Committed | Refusal":
+        """Commit a page, however long the database is away."""
         ids = [new_id() for _ in range(page.signal_count)]
         is_repeated = False
         while True:
             asked = monotonic()
             try:
                 async with self._pool.transaction() as tx:
-                    kept = await self._advance(tx, run.claim, page, ids, is_repeated=is_repeated)
+                    commit = await self._advance(tx, run, page, ids, is_repeated=is_repeated)
             except Exception as error:
                 if not is_passing(error):
                     raise ContractError(f"the page could not be stored: {error}") from None
                 wait = timedelta(seconds=SETTLE_PAUSE_SECONDS)
                 self._telemetry.loop_failed("settle", error, wait)
             else:
-                if kept is None:
-                    return None
-                run.lease_confirmed = asked
-                run.claim.attempts, run.claim.lapses = kept.attempts, kept.lapses
-                return kept.connection_status
+                if isinstance(commit, Committed):
+                    run.lease_confirmed = asked
+                    run.take_note(commit.progress, page.next_cursor)
+                return commit
             is_repeated = True
             await pause(SETTLE_PAUSE_SECONDS)
 
     async def _advance(
-        self, tx: Transaction, claim: Claim, page: Page, ids: Sequence[UUID], *, is_repeated: bool
-    ) -> "Kept | None":
-        """Store a page with its cursor; None where the job was no longer ours.
+        self, tx: Transaction, run: Run, page: Page, ids: Sequence[UUID], *, is_repeated: bool
+    ) -> "Committed | Refusal":
+        """Store a page with its cursor, on top of the page that this run committed before it.
 
-        A commit whose answer was lost is repeated, and must not double what it stored: the ids of
-        the signals tell.
+        A commit whose answer was lost is repeated, and must not double what it stored: the job's
+        count of pages tells whether it had come through.
         """
+        claim, before = run.claim, run.committed_pages
         locked = await connections.lock(tx, [claim.connection_id])
         now = await self._clock.now(tx)
-        held = await jobs.advance(
-            tx,
-            [(claim.id, claim.lease_token, page.next_cursor)],
-            lease_expires_at=now + self._settings.lease,
-        )
+        new_page = NewPage(claim.id, claim.lease_token, page.next_cursor, before)
+        held = await jobs.advance(tx, [new_page], lease_expires_at=now + self._settings.lease)
         if claim.id not in held:
-            return None
-        if ids and not (is_repeated and await signals.are_stored(tx, ids)):
+            found = await jobs.read_progress(tx, claim.id, claim.lease_token)
+            if found is None:
+                return Refusal.FENCED
+            if is_repeated and found.committed_pages == before + 1:
+                return Committed(locked[claim.connection_id].status, False, found)
+            return Refusal.PAGES_LOST
+        if ids:
             columns = signals.Columns()
             columns.add(claim, page, ids)
             await signals.insert(tx, columns)
+        moved: set[UUID] = set()
         if page.next_cursor is not None:
-            progress = [(claim.connection_id, page.next_cursor, None)]
-            expect(await connections.save_progress(tx, progress, now=now), 1, "progress")
-        attempts, lapses = held[claim.id]
-        return Kept(locked[claim.connection_id].status, attempts, lapses)
+            progress = Progress(
+                claim.connection_id,
+                page.next_cursor,
+                replaces=claim.stored_cursor,
+                overwrites=overwrites_cursor(claim, self._settings),
+            )
+            moved = await connections.save_progress(tx, [progress], now=now)
+        return Committed(locked[claim.connection_id].status, bool(moved), held[claim.id])
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Committed:
     """How a page that was committed left its connection and its job."""
 
     connection_status: str
-    attempts: int
-    lapses: int
+    cursor_was_moved: bool  # by somebody else, while the page was fetched: it stays there
+    progress: jobs.Progress
+
+
+class Refusal(Enum):
+    """Why a page was not committed."""
+
+    FENCED = "the job is no longer ours"
+    PAGES_LOST = "the database has lost pages that were committed before"
 
 
 @asynccontextmanager

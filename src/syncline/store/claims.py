@@ -89,17 +89,18 @@ CLAIM = """
     UPDATE {schema}.sync_jobs j
        SET status = 'running', started_at = coalesce($2::timestamptz, now()), lease_token = $6,
            lease_expires_at = coalesce($2::timestamptz, now()) + $7::interval,
-           flight = CASE WHEN $5::bool THEN j.job_type ELSE '' END, updated_at = now()
+           flight = CASE WHEN $5::bool THEN j.job_type ELSE '' END, committed_pages = 0,
+           updated_at = now()
            -- OFFSET 0 here and BETWEEN below, neither of which can be hashed, keep the planner
            -- from reading all connections and all jobs (31 µs a job became 18).
       FROM picked CROSS JOIN LATERAL (
-           SELECT external_id, status, config, metadata, last_finished_at IS NULL AS is_first,
-                  has_credentials
+           SELECT external_id, status, config, metadata, metadata #> '{sync,cursor}' AS cursor,
+                  last_finished_at IS NULL AS is_first, has_credentials
              FROM {schema}.connections WHERE id = picked.connection_id OFFSET 0) c
      WHERE j.id BETWEEN picked.id AND picked.id
  RETURNING picked.place, j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type,
            j.priority, j.attempts, j.lapses, j.cursor, c.external_id, c.status, c.config,
-           c.metadata, c.is_first, c.has_credentials,
+           c.metadata, c.cursor, c.is_first, c.has_credentials,
            -- Seconds, because times take the worker three times as long to read as all the rest.
            date_part('epoch', j.started_at - greatest(j.scheduled_at, j.retry_after)),
            date_part('epoch', j.started_at - j.slot_at),
@@ -135,6 +136,7 @@ class Claim:
     connection_status: str
     config: str | None
     metadata: str | None
+    stored_cursor: str | None  # the connection's, as this run read it or last wrote it
     is_first: bool  # the connection has no stored copy of a completion yet
     has_credentials: bool
     seconds_due: float  # how long before its start it was
@@ -219,7 +221,8 @@ TAKE_OVER = """
      WHERE j.id = lapsed.id
  RETURNING 0, j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
            j.attempts, j.lapses, j.cursor, c.external_id, c.status, NULL AS config,
-           NULL AS metadata, c.last_finished_at IS NULL AS is_first, false AS has_credentials,
+           NULL AS metadata, NULL AS stored_cursor, c.last_finished_at IS NULL AS is_first,
+           false AS has_credentials,
            0::float8, NULL, CASE WHEN j.slot_at > $1 THEN j.slot_at END
 """
 

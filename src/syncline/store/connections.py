@@ -5,14 +5,14 @@ Whoever touches a connection and its jobs locks the connection first, in id orde
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from syncline.model import Connection
 from syncline.sdk.jsontext import read_json
-from syncline.store.pool import Transaction
+from syncline.store.pool import Transaction, expect
 
 LOOK_AT_ONCE = """
     -- Let the next tick look at these connections afresh.
@@ -61,26 +61,65 @@ async def lock(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, LockedConnect
 SAVE_PROGRESS = """
     -- Keep the cursor of each page that brought one, beside whatever else the metadata holds, and
     -- the first completion, which outlives its job; of later ones the tick keeps the copy fresh.
+    -- A cursor replaces only the one that its run had read: whoever moved it meanwhile meant it.
     UPDATE {schema}.connections c
        SET metadata = CASE WHEN page.cursor IS NULL THEN c.metadata ELSE jsonb_set(
                jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
                          {schema}.object_or_empty(c.metadata -> 'sync')),
                '{sync,cursor}', page.cursor) END,
-           last_finished_at = coalesce(c.last_finished_at, page.finished_at), updated_at = $4
-      FROM unnest($1::uuid[], $2::jsonb[], $3::timestamptz[]) AS page (id, cursor, finished_at)
+           last_finished_at = coalesce(c.last_finished_at, page.finished_at), updated_at = $6
+      FROM unnest($1::uuid[], $2::jsonb[], $3::jsonb[], $4::bool[], $5::timestamptz[])
+           AS page (id, cursor, replaces, overwrites, finished_at)
      WHERE c.id = ANY (ARRAY[page.id])
+       AND (page.cursor IS NULL OR page.overwrites
+            OR (c.metadata #> '{sync,cursor}') IS NOT DISTINCT FROM page.replaces)
+"""
+
+MOVED_MEANWHILE = """
+    -- The connections that did not get the cursor of their page.
+    SELECT c.id FROM unnest($1::uuid[], $2::jsonb[]) AS page (id, cursor)
+     CROSS JOIN LATERAL (SELECT id, metadata FROM {schema}.connections
+                          WHERE id = page.id OFFSET 0) c
+     WHERE page.cursor IS NOT NULL
+       AND (c.metadata #> '{sync,cursor}') IS DISTINCT FROM page.cursor
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a run leaves on its connection."""
+
+    connection_id: UUID
+    cursor: str | None
+    replaces: str | None = None  # the cursor that the run had read
+    overwrites: bool = False  # whatever cursor is there
+    finished_at: datetime | None = None  # of the first completion
+
+
 async def save_progress(
-    tx: Transaction,
-    progress: Sequence[tuple[UUID, str | None, datetime | None]],
-    *,
-    now: datetime,
-) -> int:
-    """Keep each connection's cursor and first completion, where given."""
-    ids, cursors, finished_at = zip(*progress, strict=True)
-    return await tx.execute(SAVE_PROGRESS, ids, cursors, finished_at, now)
+    tx: Transaction, progress: Sequence[Progress], *, now: datetime
+) -> set[UUID]:
+    """Keep cursors and first completions; return the connections that keep another cursor,
+    because somebody moved it while the run went on."""
+    saved = await tx.execute(SAVE_PROGRESS, *_columns(progress), now)
+    if saved == len(progress):
+        return set()
+    ids, cursors, *_ = _columns(progress)
+    moved = {row["id"] for row in await tx.fetch(MOVED_MEANWHILE, ids, cursors)}
+    rest = [replace(one, cursor=None) for one in progress if one.connection_id in moved]
+    saved += await tx.execute(SAVE_PROGRESS, *_columns(rest), now)
+    expect(saved, len(progress), "progress")
+    return moved
+
+
+def _columns(progress: Sequence[Progress]) -> tuple[list[Any], ...]:
+    return (
+        [one.connection_id for one in progress],
+        [one.cursor for one in progress],
+        [one.replaces for one in progress],
+        [one.overwrites for one in progress],
+        [one.finished_at for one in progress],
+    )
 
 
 SET_STATUS = """

@@ -156,9 +156,9 @@ async def close_empty(
 
 
 ADVANCE = """
-    -- Keep the cursors of streamed pages on jobs that go on running under the presented token, and
-    -- extend their leases. Failures are counted afresh once the cursor has moved: a job that dies
-    -- again and again at one place is still found out.
+    -- Keep the cursors of streamed pages on jobs that go on running under the presented token, each
+    -- on top of the page before it, and extend their leases. Failures are counted afresh once the
+    -- cursor has moved: a job that dies again and again at one place is still found out.
     UPDATE {schema}.sync_jobs j
        SET cursor = coalesce(page.cursor, j.cursor),
            attempts = CASE WHEN coalesce(page.cursor, j.cursor) IS DISTINCT FROM j.cursor
@@ -167,20 +167,73 @@ ADVANCE = """
                          THEN 0 ELSE j.lapses END,
            error = CASE WHEN coalesce(page.cursor, j.cursor) IS DISTINCT FROM j.cursor
                         THEN NULL ELSE j.error END,
-           lease_expires_at = $4, updated_at = now()
-      FROM unnest($1::uuid[], $2::uuid[], $3::jsonb[]) AS page (id, token, cursor)
+           committed_pages = page.pages_before + 1, lease_expires_at = $5, updated_at = now()
+      FROM unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::int[])
+           AS page (id, token, cursor, pages_before)
      WHERE j.id = ANY (ARRAY[page.id]) AND j.lease_token IS NOT DISTINCT FROM page.token
- RETURNING j.id, j.attempts, j.lapses
+       AND j.committed_pages = page.pages_before
+ RETURNING j.id, j.committed_pages, j.attempts, j.lapses
 """
 
 
+@dataclass(frozen=True, slots=True)
+class NewPage:
+    """A streamed page to be committed on top of those that its attempt committed before."""
+
+    job_id: UUID
+    token: UUID
+    cursor: str | None
+    pages_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a running job has come: pages of this attempt, and the failures that count."""
+
+    committed_pages: int
+    attempts: int
+    lapses: int
+
+
 async def advance(
-    tx: Transaction, pages: Sequence[tuple[UUID, UUID, str | None]], *, lease_expires_at: datetime
-) -> dict[UUID, tuple[int, int]]:
-    """Return the jobs, of those given with token and cursor, still ours: attempts and lapses."""
-    ids, tokens, cursors = zip(*pages, strict=True)
-    rows = await tx.fetch(ADVANCE, ids, tokens, cursors, lease_expires_at)
-    return {row["id"]: (row["attempts"], row["lapses"]) for row in rows}
+    tx: Transaction, pages: Sequence[NewPage], *, lease_expires_at: datetime
+) -> dict[UUID, Progress]:
+    """Return the jobs that were still ours, and stood where their page belongs."""
+    rows = await tx.fetch(
+        ADVANCE,
+        [page.job_id for page in pages],
+        [page.token for page in pages],
+        [page.cursor for page in pages],
+        [page.pages_before for page in pages],
+        lease_expires_at,
+    )
+    return {row["id"]: Progress(*row[1:]) for row in rows}
+
+
+PROGRESS = """
+    -- How far a job that is still held under the presented token has come.
+    SELECT committed_pages, attempts, lapses FROM {schema}.sync_jobs
+     WHERE id = $1 AND lease_token = $2
+"""
+
+
+async def read_progress(tx: Transaction, job_id: UUID, token: UUID) -> Progress | None:
+    """Return how far the job has come; None where it is no longer ours."""
+    row = await tx.fetchrow(PROGRESS, job_id, token)
+    return Progress(*row) if row is not None else None
+
+
+FORGET_CURSORS = """
+    -- Let what is pending start from the connection's cursor, which a person has just set. A full
+    -- sync has a place of its own, which a person cannot mean.
+    UPDATE {schema}.sync_jobs SET cursor = NULL, again_cursor = NULL, updated_at = now()
+     WHERE connection_id = $1 AND status IN ('queued', 'running') AND job_type <> 'full'
+       AND (cursor IS NOT NULL OR again_cursor IS NOT NULL)
+"""
+
+
+async def forget_cursors(tx: Transaction, connection_id: UUID) -> int:
+    return await tx.execute(FORGET_CURSORS, connection_id)
 
 
 FOLLOW_UP = """

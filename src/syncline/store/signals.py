@@ -65,18 +65,6 @@ async def insert(tx: Transaction, columns: Columns) -> int:
     )
 
 
-ARE_STORED = """
-    -- Whether any of these signals is there.
-    SELECT EXISTS (SELECT FROM {schema}.signals WHERE id = ANY ($1::uuid[]))
-"""
-
-
-async def are_stored(tx: Transaction, ids: Sequence[UUID]) -> bool:
-    """Return whether the page with these signals was committed; none of it may have been new."""
-    found: bool = await tx.fetchval(ARE_STORED, ids)
-    return found
-
-
 DELETE_BATCH = """
     -- Remove some signals of a connection that is gone.
     DELETE FROM {schema}.signals
