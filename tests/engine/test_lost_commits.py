@@ -1,7 +1,7 @@
 """Cursors move only from where their run had read them: after lost commits, and beside people.
 
-When a standby that lagged is promoted, the last commits are gone, while the connector that made them
-goes on. Between two pages of a stream these tests put the rows back to what they were.
+When a standby that lagged is promoted, the last commits are gone, while the connector that made
+them goes on. Between two pages of a stream these tests put the rows back to what they were.
 """
 
 import json

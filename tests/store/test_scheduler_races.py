@@ -8,7 +8,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from support.interleaving import Actor, actor, ended_into_waiting, made_to_wait
+from support.interleaving import Actor, actor, ended_into_being_held, made_to_wait
 from support.world import World, at
 from syncline import SyncResult
 from syncline.engine.scheduler import TickReport
@@ -203,7 +203,7 @@ async def test_a_settle_waits_for_the_tick_with_no_job_in_its_hands(world: World
     page = SyncResult(next_cursor="later", has_more=True)
     async with world.during_run(page) as run, actor(world) as tick:
         assert await lock_due(tick) == [connection.id]
-        await ended_into_waiting(world, run)
+        await ended_into_being_held(run)
         await tick.sql("SELECT FROM {schema}.sync_jobs FOR UPDATE NOWAIT")
         await tick.commit()
 

@@ -13,6 +13,7 @@ from support.interleaving import (
     actor,
     claim,
     due_connection,
+    ended_into_being_held,
     ended_into_waiting,
     made_to_wait,
 )
@@ -42,7 +43,7 @@ async def test_a_trigger_before_the_settle_brings_exactly_one_more(
     async with world.during_run(ending) as run, actor(world) as gate:
         await gate.lock(connection)
         trigger = await made_to_wait(world, world.engine.trigger(connection.id))
-        await ended_into_waiting(world, run)
+        await ended_into_being_held(run)
         await gate.commit()
         assert (await trigger).id == job_id
 
@@ -55,9 +56,9 @@ async def test_a_trigger_before_the_settle_brings_exactly_one_more(
 async def test_a_trigger_after_the_settle_brings_exactly_one_more(
     world: World, ending: SyncResult | Exception
 ) -> None:
-    connection, _ = await due_connection(world)
+    connection, job_id = await due_connection(world)
     async with world.during_run(ending) as run, actor(world) as gate:
-        await gate.lock(connection)
+        await gate.lock_job(job_id)
         await ended_into_waiting(world, run)
         trigger = await made_to_wait(world, world.engine.trigger(connection.id))
         await gate.commit()
@@ -102,11 +103,12 @@ async def run_against(world: World, act: Act, *, act_first: bool) -> tuple[Conne
     """Let a run with more pages end while somebody acts on it, in one of the two orders."""
     connection, job_id = await due_connection(world)
     async with world.during_run(MORE) as run, actor(world) as gate:
-        await gate.lock(connection)
         if act_first:
+            await gate.lock(connection)
             acted = await made_to_wait(world, act_on(act, world, connection, job_id))
-            await ended_into_waiting(world, run)
+            await ended_into_being_held(run)
         else:
+            await gate.lock_job(job_id)
             await ended_into_waiting(world, run)
             acted = await made_to_wait(world, act_on(act, world, connection, job_id))
         await gate.commit()

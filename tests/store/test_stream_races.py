@@ -60,13 +60,14 @@ async def test_a_page_meets_somebody_who_acts_on_its_job(
     stream = HeldStream(page(1), page(2), page(3))
     world.connector.script.append(stream)
     async with actor(world) as gate:
-        await gate.lock(connection)
         running = asyncio.create_task(world.engine.run_due())
         await stream.started.wait()
         if act_first:
+            await gate.lock(connection)
             acted = await made_to_wait(world, act(world, connection, job_id))
-            await ended_into_waiting(world, stream)
+            stream.let_go.set()
         else:
+            await gate.lock_job(job_id)
             await ended_into_waiting(world, stream)
             acted = await made_to_wait(world, act(world, connection, job_id))
         await gate.commit()

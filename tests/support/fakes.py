@@ -5,7 +5,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from syncline import Connection, SyncResult
+from syncline import Connection, Engine, SyncResult
 
 
 class LoadedDice(random.Random):
@@ -28,6 +28,7 @@ class HeldRun:
         self.let_go = asyncio.Event()
         self.was_stopped = False
         self.worker: asyncio.Task[int] | None = None
+        self.engine: Engine | None = None
         self._ending = ending
 
     async def __call__(self, connection: Connection, cursor: Any) -> SyncResult:

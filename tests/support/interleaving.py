@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from support.fakes import HeldRun, HeldStream
+from support.fakes import HeldRun, HeldStream, eventually
 from support.world import World
 from syncline import Connection
 from syncline.store import claims
@@ -48,6 +48,10 @@ class Actor:
         await self.sql(
             "SELECT FROM {schema}.connections WHERE id = $1 FOR NO KEY UPDATE", connection.id
         )
+
+    async def lock_job(self, job_id: UUID) -> None:
+        """Let whoever settles the job come as far as its row, with the connection in hand."""
+        await self.sql("SELECT FROM {schema}.sync_jobs WHERE id = $1 FOR NO KEY UPDATE", job_id)
 
     async def insert_job(self, connection: Connection) -> None:
         """Insert a job as a person would, with its key columns alone."""
@@ -94,6 +98,14 @@ async def ended_into_waiting(world: World, run: HeldRun | HeldStream) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while await count_waiting(world) <= waiting:
             pass
+
+
+async def ended_into_being_held(run: HeldRun) -> None:
+    """Let a run end, and return once its settle has found that somebody holds the connection."""
+    assert run.engine is not None
+    runs = run.engine._executor.runs
+    run.let_go.set()
+    await eventually(lambda: runs.held == 1)
 
 
 async def count_waiting(world: World) -> int:

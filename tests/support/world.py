@@ -133,6 +133,7 @@ class World(PlainSql):
         held = HeldRun(ending)
         self.script(held)
         async with self.another_engine(executor={"concurrency": 1}) as worker:
+            held.engine = worker.engine
             held.worker = asyncio.create_task(worker.engine.run_due())
             started = asyncio.create_task(held.started.wait())
             await asyncio.wait((held.worker, started), return_when=asyncio.FIRST_COMPLETED)

@@ -30,6 +30,7 @@ from syncline.telemetry import Telemetry
 SMALL_CLAIM, LARGEST_CLAIM = 25, 2000
 RELEASE_SECONDS = 3  # what a slow database is given, after the grace, to take the rows back
 MOST_UNSETTLED = 2  # claimed and not yet settled, as a multiple of the slots
+MOST_HELD_BYTES = 256_000_000  # of pages whose rows somebody else holds
 LOST_RACES = 3  # so many lost races in a row read as "nothing to claim"
 
 
@@ -71,14 +72,16 @@ class Executor:
         self.on_room: Callable[[], None] = lambda: None
         self.is_claiming = True
         self.runs = Runs(lambda run: self._lanes.take(run), lambda: self.on_room())
-        self._lanes = Lanes(settler, self.runs.settled, telemetry)
+        self._lanes = Lanes(settler, self.runs, telemetry, settings.lease_seconds)
         self._streams = Streams(pool, settings, clock, self.runs, telemetry)
 
     @property
     def free_slots(self) -> int:
         """How many more connectors may be at work; fewer where settling does not keep up."""
-        most = self._settings.concurrency
-        return min(most - self.runs.slots_taken, MOST_UNSETTLED * most - len(self.runs))
+        most, runs = self._settings.concurrency, self.runs
+        # What waits for somebody else's lock is not behind, and holds nobody up while it is small.
+        behind = len(runs) - (runs.held if runs.held_bytes <= MOST_HELD_BYTES else 0)
+        return min(most - runs.slots_taken, MOST_UNSETTLED * most - behind)
 
     async def step(self) -> timedelta:
         """Fill the free slots, and return how long to wait unless a slot or a wake-up comes.

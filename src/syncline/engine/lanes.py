@@ -7,12 +7,13 @@ from contextlib import suppress
 from datetime import timedelta
 
 from syncline.clock import monotonic, pause
-from syncline.engine.runs import Run
+from syncline.engine.persistence import Persistence, describe_refusal
+from syncline.engine.runs import Run, Runs
 from syncline.engine.settlement import Settlement, Settler
 from syncline.errors import ContractError
 from syncline.policy.outcome import Cancelled, Failed, Raised, Released, Retry, Succeeded
-from syncline.sdk.page import Page
-from syncline.store.pool import is_passing, lies_in_rows
+from syncline.sdk.page import NOTHING_NEW, Page
+from syncline.store.pool import is_held, is_timeout, lies_in_rows
 from syncline.telemetry import Telemetry
 
 LANES = 2
@@ -20,31 +21,52 @@ LARGEST_GROUP = 1000  # jobs settled together
 LARGEST_EMPTY_GROUP = 2000
 STUCK_SECONDS = 0.25  # a close of empty runs that takes longer is waiting for somebody
 LARGEST_GROUP_SIGNALS = 20_000
-SETTLE_PAUSE_SECONDS = 0.5
+LARGEST_GROUP_BYTES = 8_000_000  # of payloads; a page beyond that has a lane of its own
+HELD_PAUSE_SECONDS, LONGEST_HELD_PAUSE_SECONDS = 0.1, 2.0
 
 
 class Lanes:
-    """Tasks that settle groups of runs, one transaction each."""
+    """Tasks that settle groups of runs, one transaction each.
+
+    Each kind of trouble has one task, and so one connection to the database: what waits for
+    somebody's lock, what was parted because of a bad row, what is large. The others go on.
+    """
 
     def __init__(
-        self, settler: Settler, settled: Callable[[Iterable[Run]], None], telemetry: Telemetry
+        self,
+        settler: Settler,
+        runs: Runs,
+        telemetry: Telemetry,
+        lease_seconds: float,
     ) -> None:
         self._settler = settler
-        self._settled = settled
+        self._runs = runs
+        self._settled = runs.settled
         self._telemetry = telemetry
+        self._lease_seconds = lease_seconds
         self._empty: deque[Run] = deque()  # nothing to write but that their jobs succeeded
         self._ended: deque[Run] = deque()  # all others
+        self._large: deque[Run] = deque()  # pages that take their time on a slow link
+        self._parted: deque[Sequence[Run]] = deque()  # of a group that could not be settled whole
+        self._held: list[Run] = []  # whose rows somebody else holds
         self._lanes: set[asyncio.Task[None]] = set()
-        self._stragglers: set[asyncio.Task[None]] = set()
+        self._settling_large: set[asyncio.Task[None]] = set()
+        self._settling_parted: set[asyncio.Task[None]] = set()
+        self._settling_held: set[asyncio.Task[None]] = set()
         self._closing_since: float | None = None  # when the lane that closes empty runs began
         self.gives_up = False
 
     def take(self, run: Run) -> None:
         """Settle a run that has ended, as soon as there is a lane for it."""
-        is_empty = isinstance(run.ending, Page) and run.ending.is_empty and not run.claim.is_first
+        page = run.ending if isinstance(run.ending, Page) else None
+        if page is not None and page.payload_bytes > LARGEST_GROUP_BYTES:
+            self._large.append(run)
+            self._go_on(self._settle_large, self._settling_large)
+            return
+        is_empty = page is not None and page.is_empty and not run.claim.is_first
         (self._empty if is_empty else self._ended).append(run)
-        if len(self._lanes) < LANES and not (is_empty and self._is_closing(run.ended)):
-            self._go_on(self._settle_ended(), self._lanes)
+        if not (is_empty and self._is_closing(run.ended)):
+            self._go_on(self._settle_ended, self._lanes, LANES)
 
     def _is_closing(self, now: float) -> bool:
         """Whether a lane closes empty runs, and will soon come for the few that wait.
@@ -56,10 +78,16 @@ class Lanes:
             return False
         return now - self._closing_since < STUCK_SECONDS
 
-    def _go_on(self, work: Coroutine[None, None, None], tasks: "set[asyncio.Task[None]]") -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+    def _go_on(
+        self,
+        work: Callable[[], Coroutine[None, None, None]],
+        tasks: "set[asyncio.Task[None]]",
+        most: int = 1,
+    ) -> None:
+        if len(tasks) < most:
+            task = asyncio.get_running_loop().create_task(work())
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
     async def _settle_ended(self) -> None:
         """Settle what has ended, a group at a time, those first that wait longest."""
@@ -96,60 +124,114 @@ class Lanes:
         """Return runs of different connections, as many as go well into one transaction."""
         group: dict[object, Run] = {}
         put_back: list[Run] = []
-        signals = 0
+        signals = size = 0
         while self._ended and len(group) < LARGEST_GROUP and signals < LARGEST_GROUP_SIGNALS:
             run = self._ended.popleft()
-            if run.claim.connection_id in group:
+            page = run.ending if isinstance(run.ending, Page) else NOTHING_NEW
+            if run.claim.connection_id in group or size + page.payload_bytes > LARGEST_GROUP_BYTES:
                 put_back.append(run)
-                continue
+                if len(put_back) < LARGEST_GROUP:
+                    continue
+                break
             group[run.claim.connection_id] = run
-            signals += run.ending.signal_count if isinstance(run.ending, Page) else 0
+            signals += page.signal_count
+            size += page.payload_bytes
         self._ended.extendleft(reversed(put_back))
         return list(group.values())
 
-    async def _settle(self, group: Sequence[Run]) -> None:
-        """Settle runs together, or each on its own: somebody's open transaction, or a bad row,
-        holds up its own connection and no other."""
-        over = True
-        try:
-            over = await self._settle_together(group)
-        finally:
-            if over:
-                # Whatever went wrong, no slot is lost to it: an unsettled lease lapses.
-                self._settled(group)
-        if not over:
-            for run in group:
-                self._go_on(self._settle([run]), self._stragglers)
+    async def _settle_large(self) -> None:
+        while self._large:
+            await self._settle([self._large.popleft()])
 
-    async def _settle_together(self, group: Sequence[Run]) -> bool:
-        """Return whether it is over, however long the database was away; else they must part."""
+    async def _settle_parted(self) -> None:
+        while self._parted:
+            await self._settle(self._parted.popleft(), lock_jobs=True)
+
+    async def _settle_held(self) -> None:
+        """Try again, every now and then, to settle what somebody else's transaction holds up."""
+        wait = HELD_PAUSE_SECONDS
+        while self._held and not self.gives_up:
+            await pause(wait)
+            wait = min(2 * wait, LONGEST_HELD_PAUSE_SECONDS)
+            waiting, self._held = self._held, []
+            group = {run.claim.connection_id: run for run in waiting[:LARGEST_GROUP]}
+            self._held += [run for run in waiting if group.get(run.claim.connection_id) is not run]
+            await self._settle(list(group.values()), lock_jobs=True)
+        self._settled(self._held)  # nobody will come for them any more
+        self._held = []
+
+    async def _settle(self, group: Sequence[Run], *, lock_jobs: bool = False) -> None:
+        """Settle runs together, however long the database is away.
+
+        What somebody holds waits apart, and a group with a bad row, or that takes too long, is
+        parted: it holds up its own connection and no other.
+        """
+        over: Sequence[Run] = group
+        try:
+            over = await self._settle_together(group, lock_jobs=lock_jobs)
+        finally:
+            # Whatever went wrong, no slot is lost to it: an unsettled lease lapses.
+            self._settled(over)
+
+    async def _settle_together(self, group: Sequence[Run], *, lock_jobs: bool) -> Sequence[Run]:
+        """Return the runs that are over; the others are settled elsewhere."""
+        persistence = Persistence(self._lease_seconds)
         while not self.gives_up:
             settlements = [Settlement(run.claim, run.ending) for run in group if run.ending]
             try:
                 with self._telemetry.settle(len(group)):
-                    await self._settler.settle(settlements)
+                    await self._settler.settle(settlements, lock_jobs=lock_jobs)
             except Exception as error:
-                if len(group) > 1 and (lies_in_rows(error) or not is_passing(error)):
-                    return False
-                if not await self._survive(error, group[0]):
-                    return True
+                must_end = persistence.must_end(
+                    error, server_answered_at=self._settler.server_answered_at
+                )
+                if len(group) > 1 and (lies_in_rows(error) or is_timeout(error) or must_end):
+                    self._part(group)
+                    return ()
+                if is_held(error):
+                    self._hold(group)
+                    return ()
+                if not must_end:
+                    wait = persistence.next_pause_seconds()
+                    self._telemetry.loop_failed("settle", error, timedelta(seconds=wait))
+                    await pause(wait)
+                elif not self._refuse_page(group[0], error):
+                    return group
             else:
-                self._tell_settled(group, settlements)
-                return True
-        return True
+                return self._take_settled(group, settlements)
+        return group
 
-    async def _survive(self, error: Exception, run: Run) -> bool:
-        """Return whether it makes sense to settle again, after a pause where one is needed."""
-        if is_passing(error):
-            self._telemetry.loop_failed("settle", error, timedelta(seconds=SETTLE_PAUSE_SECONDS))
-            await pause(SETTLE_PAUSE_SECONDS)
-            return True
+    def _refuse_page(self, run: Run, error: Exception) -> bool:
+        """Tell the job that its page cannot be stored; return whether there was one."""
         if isinstance(run.ending, Page):
-            # The page itself cannot be stored; the job is told so and keeps its place.
-            run.ending = Raised(ContractError(f"the page could not be stored: {error}"))
+            run.ending = Raised(ContractError(describe_refusal(error)))
             return True
         self._telemetry.loop_failed("settle", error, timedelta())
         return False
+
+    def _part(self, group: Sequence[Run]) -> None:
+        middle = len(group) // 2
+        self._parted.extend((group[:middle], group[middle:]))
+        self._go_on(self._settle_parted, self._settling_parted)
+
+    def _hold(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            self._runs.hold(run)
+            self._held.append(run)
+        self._go_on(self._settle_held, self._settling_held)
+
+    def _take_settled(
+        self, group: Sequence[Run], settlements: Sequence[Settlement]
+    ) -> Sequence[Run]:
+        held = [run for run, one in zip(group, settlements, strict=True) if one.is_held]
+        if not held:
+            self._tell_settled(group, settlements)
+            return group
+        self._hold(held)
+        pairs = zip(group, settlements, strict=True)
+        settled = [(run, one) for run, one in pairs if not one.is_held]
+        self._tell_settled([run for run, _ in settled], [one for _, one in settled])
+        return [run for run, _ in settled]
 
     def _tell_settled(self, group: Sequence[Run], settlements: Sequence[Settlement]) -> None:
         """Tell what was written."""

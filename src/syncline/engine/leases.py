@@ -1,6 +1,5 @@
 """Leases: renewed while their jobs run, taken over where nobody renews them any more."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -46,7 +45,7 @@ class LeaseKeeper:
                     expires_at=now + self._settings.lease,
                 )
             for run in held:
-                if run.claim.id in ours:
+                if ours.get(run.claim.id):
                     run.lease_confirmed = asked
             for run in self._runs.lose(run.claim.id for run in held if run.claim.id not in ours):
                 self._telemetry.job_fenced(run.claim.provider_slug)
@@ -77,6 +76,7 @@ class Reaper:
         self._clock = clock
         self._settler = settler
         self._telemetry = telemetry
+        self._held: list[Claim] = []  # taken over, but somebody else holds their rows
         self.on_reaped: Callable[[], None] = lambda: None
 
     async def step(self) -> timedelta:
@@ -89,10 +89,11 @@ class Reaper:
         """Return how many lapsed leases were found.
 
         They are first taken over under a token of our own, which fences their workers, and then
-        settled like any other attempt: connections are locked before jobs here too.
+        settled like any other attempt: connections are locked before jobs here too. Those that
+        somebody else holds are left for the next time.
         """
         lapsed = await self._pool.retrying(self._take_over)
-        waiting: list[Claim] = lapsed
+        waiting, self._held = [*self._held, *lapsed], []
         while waiting:
             group = {claim.connection_id: claim for claim in reversed(waiting)}
             await self._settle([Settlement(claim, Lapsed()) for claim in group.values()])
@@ -112,18 +113,17 @@ class Reaper:
         )
 
     async def _settle(self, group: Sequence[Settlement]) -> None:
-        """Settle what lapsed together, or each on its own where one of them is in the way."""
+        """Settle what lapsed; a group with a row that is in the way is parted."""
         try:
-            await self._settler.settle(group)
+            await self._settler.settle(group, lock_jobs=True)
         except Exception as error:
             if not lies_in_rows(error):
                 raise
-            await asyncio.gather(*(self._settle_alone(one) for one in group))
-
-    async def _settle_alone(self, one: Settlement) -> None:
-        try:
-            await self._settler.settle_retrying([one])
-        except Exception as error:
-            if not lies_in_rows(error):
-                raise
-            self._telemetry.loop_failed("reap", error, timedelta())  # until it lapses again
+            if len(group) == 1:
+                self._telemetry.loop_failed("reap", error, timedelta())  # until it lapses again
+                return
+            middle = len(group) // 2
+            for part in (group[:middle], group[middle:]):
+                await self._settle(part)
+        else:
+            self._held += [one.claim for one in group if one.is_held]

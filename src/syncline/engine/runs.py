@@ -8,6 +8,7 @@ from uuid import UUID
 from syncline.clock import monotonic
 from syncline.engine.attempt import Threads
 from syncline.policy.outcome import Ending, Interrupted, Raised
+from syncline.sdk.page import Page
 from syncline.store.claims import SUSPECT_LAPSES, Claim
 from syncline.store.jobs import Progress
 
@@ -26,6 +27,7 @@ class Run:
     page_began: float | None = None  # of a stream: when its connector was asked for the next page
     is_committing = False  # a page of it is; the connector waits, so no deadline counts
     committed_pages = 0  # of a stream
+    held_bytes: int | None = None  # of its page, once somebody else was found to hold its rows
     _threads: Threads | None = None
 
     def __init__(
@@ -74,6 +76,7 @@ class Runs:
         self._unsettled = 0
         self.slots_taken = 0
         self.suspects = 0
+        self.held = self.held_bytes = 0  # runs that ended, whose rows somebody else holds
         self.is_draining = False  # a stream ends after the page in hand
         self.some_settled = asyncio.Event()
         self._all_settled = asyncio.Event()
@@ -126,6 +129,9 @@ class Runs:
         for run in runs:
             run.is_settled = True
             self._unsettled -= 1
+            if run.held_bytes is not None:
+                self.held -= 1
+                self.held_bytes -= run.held_bytes
             if not run.is_alive:
                 self._forget(run)
         self.some_settled.set()
@@ -148,6 +154,14 @@ class Runs:
         if self._runs.get(run.claim.id) is run:  # else it was lost, and claimed here once more
             del self._runs[run.claim.id]
             self.suspects -= run.is_suspect
+
+    def hold(self, run: Run) -> None:
+        """Take note that a run has to wait for somebody else's lock to be settled."""
+        if run.held_bytes is None:
+            run.held_bytes = run.ending.payload_bytes if isinstance(run.ending, Page) else 0
+            self.held += 1
+            self.held_bytes += run.held_bytes
+            self._on_room()
 
     def lose(self, job_ids: Iterable[UUID]) -> list[Run]:
         """Stop the runs whose jobs are no longer ours; nothing will be written for them."""

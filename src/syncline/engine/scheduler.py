@@ -13,10 +13,11 @@ from syncline.engine.wakeup import Wakeup
 from syncline.policy.schedule import RunPlan
 from syncline.settings import SchedulerSettings
 from syncline.store import connections, jobs, schedule, schedulers
-from syncline.store.pool import Pool, Transaction, expect, lies_in_rows
+from syncline.store.pool import Pool, Transaction, expect, is_timeout, lies_in_rows
 from syncline.store.schedule import Locked
 from syncline.telemetry import Telemetry
 
+PARTS = 8  # of a batch that took too long
 WALKERS = 4  # one plans while the rows of the others are written, or wait for the disk
 SILENCE = timedelta(days=1)
 # Whoever inserts a job by hand waits for the connection that the tick has locked, and the tick for
@@ -73,15 +74,19 @@ class Scheduler:
         self._id = new_id()
 
     def stop(self) -> None:
-        """Let the batch in progress end; begin no other."""
+        """Let the batch in progress end; begin no other until `start`."""
         self._stopping = True
+
+    def start(self) -> None:
+        """Let ticks walk again."""
+        self._stopping = False
 
     async def leave(self) -> None:
         """Say that this scheduler ticks no more."""
+        left, self._id = self._id, new_id()
         async with self._pool.transaction() as tx:
             now = await self._clock.now(tx)
-            await schedulers.forget(tx, self._id, silent_since=now - SILENCE)
-        self._stopping, self._id = False, new_id()
+            await schedulers.forget(tx, left, silent_since=now - SILENCE)
 
     async def step(self) -> timedelta:
         """Tick, and return the time to the next tick."""
@@ -179,10 +184,12 @@ class Scheduler:
     async def _walk(
         self, lock_next: LockNext, work: Work, now: datetime, report: TickReport
     ) -> None:
-        """Work batch by batch; one that somebody's row or lock spoils is done one by one."""
-        after = one_by_one_until = schedule.BEFORE_ALL
+        """Work batch by batch; one that somebody's row or lock spoils is done one by one, and one
+        that is too much for the server in smaller parts."""
+        after = smaller_until = schedule.BEFORE_ALL
+        size = limit = self._settings.batch_size
         while not self._stopping:
-            limit = 1 if after < one_by_one_until else self._settings.batch_size
+            limit = limit if after < smaller_until else size
             locked: Locked | None = None
             try:
                 async with self._pool.transaction() as tx:
@@ -191,10 +198,12 @@ class Scheduler:
                     batch = await work(tx, locked)
                 self._tell(batch, report)
             except Exception as error:
-                if locked is None or not lies_in_rows(error):
+                if locked is None or not (lies_in_rows(error) or is_timeout(error)):
                     raise
                 if len(locked.ids) > 1:
-                    one_by_one_until = locked.until
+                    smaller_until = max(smaller_until, locked.until)
+                    limit = len(locked.ids) // PARTS if is_timeout(error) else 1
+                    limit = max(limit, 1)
                     continue
                 self._telemetry.loop_failed("scheduler", error, timedelta())  # the next tick's turn
                 async with self._pool.transaction() as tx:

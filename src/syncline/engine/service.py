@@ -138,6 +138,7 @@ class Service:
             self._telemetry.executor_stopped()
         self._loops = []
         self._stop.clear()
+        self._scheduler.start()  # whoever ticks this engine later must not find it stopped
         return clean
 
     async def _stop_taking(self, tasks: dict[str, "asyncio.Task[None]"], deadline: float) -> None:

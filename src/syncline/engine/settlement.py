@@ -45,6 +45,7 @@ class Settlement:
     mark: Mark | None = None
     follow_ups: list[FollowUp] = field(default_factory=list)
     cursor_was_moved: bool = False  # by somebody else, while the attempt went on
+    is_held: bool = False  # its rows were, by somebody else: nothing was written for it yet
     settled_at: datetime | None = None
     completed_at: datetime | None = None  # where it is the connection's first completion
 
@@ -68,10 +69,20 @@ class Settler:
         self._clock = clock
         self._dice = dice
 
-    async def settle(self, group: Sequence[Settlement]) -> None:
-        """Settle attempts of different connections in one transaction."""
+    @property
+    def server_answered_at(self) -> float:
+        """When the server last did what was asked of it, by this process's clock."""
+        return self._pool.answered_at
+
+    async def settle(self, group: Sequence[Settlement], *, lock_jobs: bool = False) -> None:
+        """Settle attempts of different connections in one transaction.
+
+        It waits for nobody's lock on a connection: an attempt whose connection somebody holds is
+        marked as held, and has to be settled later. With `lock_jobs` the same goes for jobs, for
+        one statement more.
+        """
         async with self._pool.transaction() as tx:
-            await self._settle_in(tx, group)
+            await self._settle_in(tx, group, lock_jobs=lock_jobs)
 
     async def settle_empty(self, held: Sequence[Claim]) -> set[UUID]:
         """Close jobs whose pages are empty, and return those that there is more to do for.
@@ -82,21 +93,25 @@ class Settler:
         async with self._pool.statement() as tx:
             return await jobs.close_empty(tx, ids, tokens, now=self._clock.instant())
 
-    async def settle_retrying(self, group: Sequence[Settlement]) -> None:
-        """Settle as above, again and again while the error is a passing one."""
-        await self._pool.retrying(lambda tx: self._settle_in(tx, group))
-
-    async def _settle_in(self, tx: Transaction, group: Sequence[Settlement]) -> None:
-        locked = await connections.lock(tx, [one.claim.connection_id for one in group])
+    async def _settle_in(
+        self, tx: Transaction, group: Sequence[Settlement], *, lock_jobs: bool
+    ) -> None:
+        locked, held_elsewhere = await connections.lock_free(
+            tx, [one.claim.connection_id for one in group]
+        )
+        if lock_jobs:
+            held_elsewhere |= await jobs.lock_free(tx, [one.claim.id for one in group])
         now = await self._clock.now(tx)
-        present = [one for one in group if one.claim.connection_id in locked]
+        for one in group:
+            one.is_held = not held_elsewhere.isdisjoint((one.claim.connection_id, one.claim.id))
+        present = [one for one in group if one.claim.connection_id in locked and not one.is_held]
         for one in present:
             one.settled_at, one.outcome = now, self._judge(one, now)
             one.connection_is_active = locked[one.claim.connection_id].status == ACTIVE
             one.follow_ups, one.cursor_was_moved = [], False
         marks = await jobs.close(tx, [close_job(one, now) for one in present])
         for one in group:
-            one.mark = marks.get(one.claim.id)
+            one.mark = marks.get(one.claim.id)  # none where it is held; it is judged later
         held = [one for one in present if not one.is_fenced]
         await self._store_pages(tx, held, now)
         await _move_connections(tx, held, now)

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from syncline.clock import Clock, monotonic, new_id, pause
 from syncline.engine.attempt import PageStream, check_page
-from syncline.engine.lanes import SETTLE_PAUSE_SECONDS
+from syncline.engine.persistence import Persistence, describe_refusal
 from syncline.engine.runs import Run, Runs
 from syncline.engine.settlement import ACTIVE, overwrites_cursor
 from syncline.errors import ContractError
@@ -29,7 +29,7 @@ from syncline.settings import ExecutorSettings
 from syncline.store import connections, jobs, signals
 from syncline.store.connections import Progress
 from syncline.store.jobs import NewPage
-from syncline.store.pool import Pool, Transaction, is_passing
+from syncline.store.pool import Pool, RowHeld, Transaction
 from syncline.telemetry import Telemetry
 
 
@@ -100,23 +100,24 @@ class Streams:
         """Commit a page, however long the database is away."""
         ids = [new_id() for _ in range(page.signal_count)]
         is_repeated = False
+        persistence = Persistence(self._settings.lease_seconds)
         while True:
             asked = monotonic()
             try:
                 async with self._pool.transaction() as tx:
                     commit = await self._advance(tx, run, page, ids, is_repeated=is_repeated)
             except Exception as error:
-                if not is_passing(error):
-                    raise ContractError(f"the page could not be stored: {error}") from None
-                wait = timedelta(seconds=SETTLE_PAUSE_SECONDS)
-                self._telemetry.loop_failed("settle", error, wait)
+                if persistence.must_end(error, server_answered_at=self._pool.answered_at):
+                    raise ContractError(describe_refusal(error)) from None
+                wait = persistence.next_pause_seconds()
+                self._telemetry.loop_failed("settle", error, timedelta(seconds=wait))
             else:
                 if isinstance(commit, Committed):
                     run.lease_confirmed = asked
                     run.take_note(commit.progress, page.next_cursor)
                 return commit
             is_repeated = True
-            await pause(SETTLE_PAUSE_SECONDS)
+            await pause(wait)
 
     async def _advance(
         self, tx: Transaction, run: Run, page: Page, ids: Sequence[UUID], *, is_repeated: bool
@@ -127,7 +128,9 @@ class Streams:
         count of pages tells whether it had come through.
         """
         claim, before = run.claim, run.committed_pages
-        locked = await connections.lock(tx, [claim.connection_id])
+        locked, held_elsewhere = await connections.lock_free(tx, [claim.connection_id])
+        if held_elsewhere:
+            raise RowHeld(f"somebody else holds connection {claim.connection_id}")
         now = await self._clock.now(tx)
         new_page = NewPage(claim.id, claim.lease_token, page.next_cursor, before)
         held = await jobs.advance(tx, [new_page], lease_expires_at=now + self._settings.lease)

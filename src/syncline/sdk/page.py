@@ -37,6 +37,7 @@ class Page:
     dedupe_keys: list[str | None] = field(default_factory=list)
     next_cursor: str | None = None
     has_more: bool = False
+    payload_bytes: int = 0
 
     @property
     def signal_count(self) -> int:
@@ -72,7 +73,6 @@ class PageReader:
             raise ContractError(f"has_more is {type(result.has_more).__name__}, not a bool")
         self._limits = limits
         self._seen: set[str] = set()
-        self._size = 0
         self._signals: Iterator[tuple[int, Any]] = enumerate(())
         if is_nothing_new(result):
             self.page = NOTHING_NEW
@@ -84,8 +84,8 @@ class PageReader:
 
     def read_some(self, size_bytes: int) -> bool:
         """Check signals until their payloads have this size; return whether that was the last."""
-        page, limits, seen, size = self.page, self._limits, self._seen, self._size
-        until = size + size_bytes
+        page, limits, seen = self.page, self._limits, self._seen
+        until = page.payload_bytes + size_bytes
         for index, signal in self._signals:
             where = f"signals[{index}]"
             if index == limits.page_signals:
@@ -98,8 +98,8 @@ class PageReader:
                     continue  # the first of a page wins, as the first page does
                 seen.add(key)
             payload = _read_payload(signal.payload, where, limits)
-            size += len(payload) if payload.isascii() else len(payload.encode())
-            if size > limits.page_bytes:
+            page.payload_bytes += len(payload) if payload.isascii() else len(payload.encode())
+            if page.payload_bytes > limits.page_bytes:
                 raise ContractError(
                     f"{where}: the page is over the limit of {limits.page_bytes} bytes"
                 )
@@ -107,8 +107,7 @@ class PageReader:
             page.occurred_at.append(_read_time(signal.occurred_at, where))
             page.payloads.append(payload)
             page.dedupe_keys.append(key)
-            if size >= until:
-                self._size = size
+            if page.payload_bytes >= until:
                 return False
         return True
 

@@ -192,17 +192,18 @@ RENEW = """
     ), renewed AS (
         UPDATE {schema}.sync_jobs j SET lease_expires_at = $3 FROM free WHERE j.id = free.id
     )
-    SELECT id FROM {schema}.sync_jobs
+    SELECT id, id IN (SELECT id FROM free) AS is_renewed FROM {schema}.sync_jobs
      WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])
 """
 
 
 async def renew(
     tx: Transaction, held: Sequence[tuple[UUID, UUID]], *, expires_at: datetime
-) -> set[UUID]:
-    """Return the jobs, of those given with their tokens, that are still ours."""
+) -> dict[UUID, bool]:
+    """Return the jobs, of those given with their tokens, that are still ours; was it renewed?"""
     ids, tokens = zip(*held, strict=True)
-    return {row["id"] for row in await tx.fetch(RENEW, ids, tokens, expires_at)}
+    rows = await tx.fetch(RENEW, ids, tokens, expires_at)
+    return {row["id"]: row["is_renewed"] for row in rows}
 
 
 TAKE_OVER = """

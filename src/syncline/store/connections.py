@@ -58,6 +58,31 @@ async def lock(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, LockedConnect
     return {row["id"]: LockedConnection(*row) for row in await tx.fetch(LOCK, ids)}
 
 
+LOCK_FREE = """
+    -- Lock those of the connections that nobody holds, before their jobs.
+    SELECT id, tenant_id, provider_slug, status FROM {schema}.connections
+     WHERE id = ANY ($1::uuid[])
+     ORDER BY id
+       FOR NO KEY UPDATE SKIP LOCKED
+"""
+
+EXISTING = """
+    -- Those of the connections that are there, locked or not.
+    SELECT id FROM {schema}.connections WHERE id = ANY ($1::uuid[])
+"""
+
+
+async def lock_free(
+    tx: Transaction, ids: Sequence[UUID]
+) -> tuple[dict[UUID, LockedConnection], set[UUID]]:
+    """Return the connections that nobody holds, locked, and the ids of those that somebody does."""
+    locked = {row["id"]: LockedConnection(*row) for row in await tx.fetch(LOCK_FREE, ids)}
+    if len(locked) == len(ids):
+        return locked, set()
+    existing = {row["id"] for row in await tx.fetch(EXISTING, ids)}
+    return locked, existing - locked.keys()
+
+
 SAVE_PROGRESS = """
     -- Keep the cursor of each page that brought one, beside whatever else the metadata holds, and
     -- the first completion, which outlives its job; of later ones the tick keeps the copy fresh.

@@ -59,6 +59,23 @@ async def pull_forward(tx: Transaction, pulls: Sequence[tuple[UUID, datetime]]) 
     return await tx.execute(PULL_FORWARD, connection_ids, scheduled_at)
 
 
+LOCK_FREE = """
+    -- Lock those of the jobs that nobody holds.
+    SELECT id FROM {schema}.sync_jobs WHERE id = ANY ($1::uuid[])
+     ORDER BY id
+       FOR NO KEY UPDATE SKIP LOCKED
+"""
+
+
+async def lock_free(tx: Transaction, ids: Sequence[UUID]) -> set[UUID]:
+    """Lock the jobs that nobody holds; return those that somebody does."""
+    locked = {row["id"] for row in await tx.fetch(LOCK_FREE, ids)}
+    if len(locked) == len(ids):
+        return set()
+    existing = {row["id"] for row in await tx.fetch(OF_THESE, ids)}
+    return existing - locked
+
+
 CLOSE = """
     -- Write what attempts came to, for the jobs still held under the presented token. A job that
     -- goes back to the queue takes up the mark that was left on it while it ran; one that is

@@ -32,13 +32,18 @@ class Listener:
                 self.close()
                 raise
             return False
-        self._connection = await connect(
+        connection = await connect(
             self._url,
             timeout=COMMAND_TIMEOUT_SECONDS,
             command_timeout=COMMAND_TIMEOUT_SECONDS,
             server_settings=self._session_settings,
         )
-        await self._connection.add_listener(self._channel, lambda *heard: self._heard(heard[-1]))
+        try:
+            await connection.add_listener(self._channel, lambda *heard: self._heard(heard[-1]))
+        except BaseException:
+            connection.terminate()  # one that hears nothing must not pass for one that listens
+            raise
+        self._connection = connection
         return True
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from syncline.clock import pause
+from syncline.clock import monotonic, pause
 from syncline.errors import TooSlow
 from syncline.store.connect import connect
 from syncline.store.statements import Statements, quote_name
@@ -20,6 +20,7 @@ T = TypeVar("T")
 LOCK_TIMEOUT_MILLISECONDS = "2000"
 READ_TIMEOUT = timedelta(seconds=5)  # of what is listed for people
 COMMAND_TIMEOUT_SECONDS = 10.0  # a half-open socket is noticed no later than this
+SLOWEST_LINK = 50_000  # bytes a second: what is sent gets so much longer to arrive
 TRIES = 6
 # A statement that is sent alone (a claim, a close, a trigger) is planned once and then for any
 # values, because planning a claim takes a millisecond; but anew every few seconds, because a plan
@@ -28,12 +29,34 @@ TRIES = 6
 PLANNED_FOR_SECONDS = 5
 PLANNERS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(PLANNERS, "off")
-BEGIN = "BEGIN; SET LOCAL plan_cache_mode = auto" + "".join(
+# The locks and snapshots below are written for this isolation, whatever the server's default is.
+ISOLATION = "read committed"
+BEGIN = f"BEGIN ISOLATION LEVEL {ISOLATION}; SET LOCAL plan_cache_mode = auto" + "".join(
     f"; SET LOCAL {planner} = on" for planner in PLANNERS
 )
-RETRIED_CODES = ("40001", "40P01", "55P03", "57014", "25P03")
-RETRIED_CLASSES = ("08", "53", "57P0")
-ROWS = ("22", "23", "40", "54", "55P03")  # bad values, broken rules, deadlocks, locks not to be had
+# What passes by itself, by SQLSTATE or the beginning of one, each with its reason. E9: it costs
+# time only. What is in neither list is unknown: it is tried again for as long as a lease lasts.
+PASSING = {
+    "08": "the connection was lost",
+    "25006": "the server is read-only: a standby, or a primary that was demoted",
+    "25P03": "the session stood idle in its transaction for too long",
+    "28": "the login was refused: a password is being changed, or the pooler is not ready",
+    "40001": "another transaction was first",
+    "40P01": "a deadlock, which Postgres ended",
+    "53": "out of connections, memory or disk",
+    "55000": "the server is not in the right state: it starts, stops or is being promoted",
+    "55P03": "somebody holds the row",
+    "57014": "the statement took too long, or somebody cancelled it",
+    "57P": "the server stops, starts or has crashed",
+}
+# What lies in some row of a batch, so that the others may do without it.
+IN_ROWS = {
+    "22": "a value that Postgres cannot store",
+    "23": "a rule that the row breaks",
+    "40": "a lost race",
+    "54": "a value beyond a limit of Postgres",
+    "55P03": "somebody holds the row",
+}
 
 # The second is what it says where a socket dies at an unlucky moment.
 LOST_IN_THE_DRIVER = asyncpg.InterfaceError | asyncpg.InternalClientError
@@ -50,6 +73,10 @@ class WriteLost(Exception):
     """A write touched fewer rows than it must have; the transaction is undone and tried again."""
 
 
+class RowHeld(Exception):
+    """Somebody else's transaction holds a row; to wait for it would keep a session from others."""
+
+
 def expect(touched: int, expected: int, what: str) -> None:
     """Compare a write's row count with what it must be."""
     if touched != expected:
@@ -59,14 +86,25 @@ def expect(touched: int, expected: int, what: str) -> None:
 def is_passing(error: BaseException) -> bool:
     """Return whether the same work may succeed later: the server was away, busy or in the way."""
     if isinstance(error, asyncpg.PostgresError):
-        code = error.sqlstate or ""
-        return code in RETRIED_CODES or code.startswith(RETRIED_CLASSES)
-    return isinstance(error, LOST_IN_THE_DRIVER | OSError | TimeoutError | WriteLost)
+        return (error.sqlstate or "").startswith(tuple(PASSING))
+    return isinstance(error, LOST_IN_THE_DRIVER | OSError | TimeoutError | WriteLost | RowHeld)
 
 
 def lies_in_rows(error: BaseException) -> bool:
     """Return whether the error comes from some row or its locks: the others may do without it."""
-    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(ROWS)
+    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(
+        tuple(IN_ROWS)
+    )
+
+
+def is_held(error: BaseException) -> bool:
+    """Return whether somebody else's transaction held a row for too long."""
+    return isinstance(error, asyncpg.LockNotAvailableError)
+
+
+def is_timeout(error: BaseException) -> bool:
+    """Return whether the server did not answer in time: it is away, or was asked for too much."""
+    return isinstance(error, TimeoutError | asyncpg.QueryCanceledError)
 
 
 class Transaction:
@@ -89,10 +127,25 @@ class Transaction:
             self._statements[statement], *arguments, timeout=timeout
         )
 
-    async def execute(self, statement: str, *arguments: Any) -> int:
+    async def execute(self, statement: str, *arguments: Any, timeout: float | None = None) -> int:
         """Return how many rows the statement touched."""
-        tag = await self._connection.execute(self._statements[statement], *arguments)
+        tag = await self._connection.execute(
+            self._statements[statement], *arguments, timeout=timeout
+        )
         return int(tag.rpartition(" ")[2])
+
+    async def send_large(self, size: int) -> float:
+        """Let a statement of so many bytes take the time that a slow link needs for it.
+
+        Return how long that is. To the server, a session whose statement is still arriving stands
+        idle in its transaction.
+        """
+        seconds = COMMAND_TIMEOUT_SECONDS + size / SLOWEST_LINK
+        await self._connection.execute(
+            "SELECT pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)",
+            str(int(seconds * 1000)),
+        )
+        return seconds
 
     async def wait_at_most(self, patience: timedelta) -> None:
         """Let no statement of this transaction wait longer for a lock."""
@@ -150,6 +203,7 @@ class Pool:
         self._check = check
         self._checked = check is None
         self._pool: Any = None
+        self.answered_at = 0.0  # when the server last did all that was asked of it, by monotonic()
         # However many people look, half of the connections stay free for work.
         self._readers = asyncio.Semaphore(max(1, size // 2))
 
@@ -263,6 +317,7 @@ class Pool:
             connection = await pool.acquire()
         try:
             yield connection
+            self.answered_at = monotonic()
         except BaseException as error:
             if is_passing(error) or not isinstance(error, Exception):
                 with suppress(asyncpg.InterfaceError):  # a lost one has left the pool already
@@ -282,6 +337,7 @@ class Pool:
             "application_name": f"syncline {self.schema}",
             "idle_in_transaction_session_timeout": self._idle_milliseconds,
             "lock_timeout": LOCK_TIMEOUT_MILLISECONDS,
+            "default_transaction_isolation": ISOLATION,
             **PLANNED_ONCE,
             "jit": "off",  # short statements only lose by it
             # A host that vanished between two packets must not hold its locks for two hours.

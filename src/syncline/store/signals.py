@@ -1,12 +1,15 @@
 """Signals: stored with the page that brought them, read in the order of their ids."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from syncline.sdk.page import Page
 from syncline.store.claims import Claim
 from syncline.store.pool import Transaction
+
+STATEMENT_BYTES = 256_000  # of payloads: two seconds at 1 Mbit/s, a few milliseconds to encode
 
 INSERT = """
     -- Store pages of signals; one whose dedupe key the connection has seen is left out. Tenant,
@@ -49,10 +52,13 @@ class Columns:
 
 
 async def insert(tx: Transaction, columns: Columns) -> int:
-    """Return how many signals were new."""
+    """Return how many signals were new.
+
+    Many bytes go in several statements: each is encoded without holding up the event loop, and
+    arrives in time over a slow link.
+    """
     page = columns.page
-    return await tx.execute(
-        INSERT,
+    every: list[list[Any]] = [
         columns.ids,
         columns.tenant_ids,
         columns.provider_slugs,
@@ -62,7 +68,27 @@ async def insert(tx: Transaction, columns: Columns) -> int:
         page.occurred_at,
         page.payloads,
         page.dedupe_keys,
-    )
+    ]
+    sizes = list(map(len, page.payloads))
+    if sum(sizes) <= STATEMENT_BYTES:
+        return await tx.execute(INSERT, *every)
+    inserted = 0
+    for first, last, size in _cut(sizes):
+        timeout = await tx.send_large(size) if size > STATEMENT_BYTES else None
+        part = [column[first:last] for column in every]
+        inserted += await tx.execute(INSERT, *part, timeout=timeout)
+    return inserted
+
+
+def _cut(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield the bounds and the size of parts, each no larger than allowed or a single one."""
+    first = total = 0
+    for index, size in enumerate(sizes):
+        if index > first and total + size > STATEMENT_BYTES:
+            yield first, index, total
+            first, total = index, 0
+        total += size
+    yield first, len(sizes), total
 
 
 DELETE_BATCH = """

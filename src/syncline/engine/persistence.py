@@ -1,0 +1,48 @@
+"""How long something that has to be stored is tried again, and when that is given up."""
+
+from syncline.clock import monotonic
+from syncline.store.pool import COMMAND_TIMEOUT_SECONDS, is_passing, is_timeout, lies_in_rows
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 2.0
+MOST_TIMEOUTS = 3  # of one page, while the server answers others
+
+
+class Persistence:
+    """Counts the failures of one piece of work, and says which of them is the last."""
+
+    def __init__(self, lease_seconds: float) -> None:
+        self._lease_seconds = lease_seconds
+        self._failing_since: float | None = None
+        self._timeouts = 0
+        self._pause = FIRST_PAUSE_SECONDS / 2
+
+    def must_end(self, error: BaseException, *, server_answered_at: float) -> bool:
+        """Return whether to try again is in vain.
+
+        A value that cannot be stored never will be. A server that is away comes back, so that costs
+        time only; one that answers others, but not this, was asked for too much. What is unknown
+        is tried for as long as a lease lasts.
+        """
+        now = monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        if is_timeout(error):
+            self._timeouts += 1
+            return self._timeouts >= MOST_TIMEOUTS and server_answered_at > self._failing_since
+        if is_passing(error):
+            return False
+        return lies_in_rows(error) or now - self._failing_since >= self._lease_seconds
+
+    def next_pause_seconds(self) -> float:
+        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        return self._pause
+
+
+def describe_refusal(error: BaseException) -> str:
+    """Return what a job is told whose page could not be stored."""
+    if is_timeout(error):
+        return (
+            f"the page could not be stored: the database did not take it within "
+            f"{COMMAND_TIMEOUT_SECONDS:g} s, {MOST_TIMEOUTS} times; return smaller pages"
+        )
+    return f"the page could not be stored: {error}"

@@ -1,0 +1,311 @@
+"""What somebody holds, or the database cannot take, holds up itself alone."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from support.fakes import eventually
+from support.interleaving import actor
+from support.world import World, at
+from syncline import Connection, Connector, Signal, SyncResult
+from syncline.engine.lanes import Lanes
+from syncline.engine.persistence import MOST_TIMEOUTS, Persistence
+from syncline.engine.runs import Runs
+from syncline.engine.settlement import Settlement
+from syncline.policy.outcome import Raised
+from syncline.sdk.page import Page
+from syncline.store.claims import Claim
+from syncline.store.pool import PASSING, Pool, is_passing
+from syncline.telemetry import Telemetry
+
+
+class Moving(Connector):
+    """Brings a new cursor each time, so that each settle needs its connection."""
+
+    provider = "github"
+
+    async def sync(self, connection: Connection, cursor: Any) -> SyncResult:
+        return SyncResult([Signal("seen", at("11:00"), {})], next_cursor=(cursor or 0) + 1)
+
+
+async def add_due(world: World, count: int) -> list[UUID]:
+    """Add connections with a job that is due, and return their ids."""
+    ids = [uuid4() for _ in range(count)]
+    await world.sql(
+        "INSERT INTO {schema}.connections (id, tenant_id, provider_slug, external_id)"
+        " SELECT id, 'acme', 'github', id::text FROM unnest($1::uuid[]) AS id",
+        ids,
+    )
+    await world.sql(
+        "INSERT INTO {schema}.sync_jobs (tenant_id, provider_slug, connection_id, scheduled_at)"
+        " SELECT 'acme', 'github', id, $2 FROM unnest($1::uuid[]) AS id",
+        ids,
+        world.clock(),
+    )
+    return ids
+
+
+async def count_unsettled(world: World, ids: Sequence[UUID]) -> int:
+    [[count]] = await world.sql(
+        "SELECT count(*) FROM {schema}.sync_jobs"
+        " WHERE connection_id = ANY ($1) AND status <> 'succeeded'",
+        ids,
+    )
+    return int(count)
+
+
+async def test_rows_that_somebody_holds_hold_up_nobody_else(world: World) -> None:
+    """E1, S8: 120 held connections, more than twice the slots, and a pool of ten."""
+    held = await add_due(world, 120)
+    free = await add_due(world, 200)
+    async with world.another_engine([Moving()], executor={"concurrency": 50}) as worker:
+        async with actor(world) as person:
+            await person.sql(
+                "SELECT FROM {schema}.connections WHERE id = ANY ($1) FOR UPDATE", held
+            )
+            running = asyncio.create_task(worker.engine.run_due())
+            await eventually(lambda: nothing_left(world, free))
+            assert await count_unsettled(world, held) == 120
+        await running
+
+    assert await count_unsettled(world, held) == 0
+    assert await world.engine.verify() == []
+
+
+async def nothing_left(world: World, ids: Sequence[UUID]) -> bool:
+    return await count_unsettled(world, ids) == 0
+
+
+async def test_a_job_that_somebody_holds_is_settled_once_it_is_let_go(world: World) -> None:
+    [held, free] = await add_due(world, 2)
+    async with world.another_engine([Moving()]) as worker:
+        async with actor(world) as person:
+            running = asyncio.create_task(worker.engine.run_due())
+            await person.sql(
+                "SELECT FROM {schema}.sync_jobs WHERE connection_id = $1 FOR UPDATE", held
+            )
+            await eventually(lambda: nothing_left(world, [free]))
+        await running
+
+    assert await count_unsettled(world, [held]) == 0
+
+
+async def test_a_held_page_of_a_stream_keeps_no_session_from_others(world: World) -> None:
+    class Streaming(Connector):
+        provider = "github"
+
+        async def sync(self, connection: Connection, cursor: Any) -> Any:
+            yield SyncResult([Signal("seen", at("11:00"), {})], next_cursor=1)
+
+    held, free = await add_due(world, 30), await add_due(world, 30)
+    async with world.another_engine([Streaming()]) as worker:
+        async with actor(world) as person:
+            await person.sql(
+                "SELECT FROM {schema}.connections WHERE id = ANY ($1) FOR UPDATE", held
+            )
+            running = asyncio.create_task(worker.engine.run_due())
+            await eventually(lambda: nothing_left(world, free))
+        await running
+
+    assert await count_unsettled(world, held) == 0
+
+
+async def test_one_held_row_does_not_delay_the_reaping_of_others(world: World) -> None:
+    connections = [await world.connection() for _ in range(20)]
+    for connection in connections:
+        await world.running_job(connection)
+    world.clock.advance(seconds=31)
+    async with actor(world) as person:
+        await person.lock(connections[7])
+        async with asyncio.timeout(2):
+            await world.engine._service._reaper.reap()
+
+        queued = await world.sql("SELECT FROM {schema}.sync_jobs WHERE status = 'queued'")
+        assert len(queued) == 19
+    await world.engine._service._reaper.reap()
+    assert await world.sql("SELECT FROM {schema}.sync_jobs WHERE status = 'running'") == []
+
+
+async def test_a_page_of_many_bytes_is_stored_in_many_statements(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them arrives in time over a slow link, and is encoded in a few milliseconds."""
+    connection = await world.connection()
+    await world.job(connection)
+    text = "x" * 100_000
+    sizes = [1, 0, 3, 9, 0, 2]
+    signals = [Signal("seen", at("11:00"), {"t": text * size}) for size in sizes]
+    world.script(SyncResult(signals, next_cursor="end"))
+    longest = 0
+    original = asyncpg.Connection.execute
+
+    async def watch(self: Any, query: str, *arguments: Any, timeout: float | None = None) -> Any:
+        nonlocal longest
+        if "INSERT INTO" in query and "signals" in query:
+            longest = max(longest, len(arguments[7]))
+        return await original(self, query, *arguments, timeout=timeout)
+
+    monkeypatch.setattr(asyncpg.Connection, "execute", watch)
+    await world.run_due()
+
+    assert longest == 2  # the small ones go together
+    stored = [len(signal.payload["t"]) for signal in await world.signals(connection)]
+    assert stored == [size * 100_000 for size in sizes]
+
+
+class ScriptedSettler:
+    """Settles but for some connections, as a slow or stubborn database would."""
+
+    server_answered_at = float("inf")
+
+    def __init__(self, refusals: dict[UUID, Exception]) -> None:
+        self.refusals = refusals
+        self.groups: list[int] = []
+        self.settled: dict[UUID, Any] = {}
+
+    async def settle(self, group: Sequence[Settlement], *, lock_jobs: bool = False) -> None:
+        self.groups.append(len(group))
+        for one in group:
+            refusal = self.refusals.get(one.claim.connection_id)
+            if refusal is not None and isinstance(one.ending, Page):
+                raise refusal
+        for one in group:
+            self.settled[one.claim.connection_id] = one.ending
+
+
+def lanes_with(settler: ScriptedSettler, lease_seconds: float = 30) -> tuple[Runs, Lanes]:
+    runs = Runs(lambda run: lanes.take(run), lambda: None)
+    telemetry = Telemetry(tenant_label=False, cell="test")
+    lanes = Lanes(settler, runs, telemetry, lease_seconds)  # type: ignore[arg-type]
+    return runs, lanes
+
+
+def claimed() -> Claim:
+    values: dict[str, Any] = dict.fromkeys(Claim.__slots__, 0)
+    return Claim(**{**values, "id": uuid4(), "connection_id": uuid4(), "provider_slug": "github"})
+
+
+PAGE = Page(kinds=["seen"], payloads=["{}"], payload_bytes=2)
+
+
+async def settle_all(runs: Runs, claims: Sequence[Claim]) -> None:
+    for claim in claims:
+        runs.end(runs.add(claim, leased_since=0), PAGE)
+    await runs.wait_until_settled()
+
+
+async def test_a_group_that_takes_too_long_is_parted_and_the_culprit_is_told() -> None:
+    claims = [claimed() for _ in range(20)]
+    culprit = claims[11].connection_id
+    settler = ScriptedSettler({culprit: TimeoutError()})
+    runs, _ = lanes_with(settler)
+
+    await settle_all(runs, claims)
+
+    refused = {id_ for id_, ending in settler.settled.items() if isinstance(ending, Raised)}
+    assert refused == {culprit}
+    assert len(settler.settled) == 20
+    ending = settler.settled[culprit]
+    assert "return smaller pages" in str(ending.error)
+
+
+async def test_a_timeout_while_nobody_is_answered_is_an_outage() -> None:
+    persistence = Persistence(lease_seconds=30)
+    for _ in range(10 * MOST_TIMEOUTS):
+        assert not persistence.must_end(TimeoutError(), server_answered_at=0)
+
+
+async def test_an_unknown_error_keeps_the_page_for_as_long_as_a_lease() -> None:
+    """E9: what nobody has heard of may pass; a page is not thrown away for it at once."""
+    [claim] = claims = [claimed()]
+    settler = ScriptedSettler({claim.connection_id: asyncpg.InsufficientPrivilegeError("revoked")})
+    runs, _ = lanes_with(settler, lease_seconds=0.6)
+
+    await settle_all(runs, claims)
+
+    assert len(settler.groups) >= 3
+    assert isinstance(settler.settled[claim.connection_id], Raised)
+
+
+async def test_large_pages_do_not_keep_small_ones_waiting() -> None:
+    large, small = [claimed() for _ in range(3)], [claimed() for _ in range(3)]
+    unlocked = asyncio.Event()
+
+    class Slow(ScriptedSettler):
+        async def settle(self, group: Sequence[Settlement], *, lock_jobs: bool = False) -> None:
+            if group[0].claim in large:
+                await unlocked.wait()
+            await super().settle(group, lock_jobs=lock_jobs)
+
+    settler = Slow({})
+    runs, _ = lanes_with(settler)
+    for claim in large:
+        page = Page(kinds=["seen"], payloads=["{}"], payload_bytes=20_000_000)
+        runs.end(runs.add(claim, leased_since=0), page)
+    for claim in small:
+        runs.end(runs.add(claim, leased_since=0), PAGE)
+    await eventually(lambda: len(settler.settled) == 3)
+
+    assert settler.settled.keys() == {claim.connection_id for claim in small}
+    unlocked.set()
+    await runs.wait_until_settled()
+
+
+async def test_a_group_is_bounded_by_bytes() -> None:
+    claims = [claimed() for _ in range(6)]
+    settler = ScriptedSettler({})
+    runs, _ = lanes_with(settler)
+    for claim in claims:
+        page = Page(kinds=["seen"], payloads=["{}"], payload_bytes=3_000_000)
+        runs.end(runs.add(claim, leased_since=0), page)
+    await runs.wait_until_settled()
+
+    assert max(settler.groups) == 2
+
+
+@pytest.mark.parametrize("code", ["28000", "28P01", "55000", "25006", "57P03", "53300", "08006"])
+async def test_a_refusal_by_the_server_passes(code: str) -> None:
+    """E9: logins that are refused, a server that is read-only or not ready, cost time only."""
+    error = asyncpg.PostgresError.new({"C": code, "M": "refused", "S": "FATAL"})
+
+    assert is_passing(error)
+    assert all(PASSING.values())
+
+
+async def test_connections_with_large_metadata_are_scheduled_with_the_others(
+    world: World,
+) -> None:
+    """A batch that takes longer than the command timeout is done in parts."""
+    heavy = [await world.connection() for _ in range(3)]
+    await world.sql(
+        "UPDATE {schema}.connections SET metadata = $1",
+        json.dumps({"notes": ["a note " * 20] * 30_000}),
+    )
+    light = [await world.connection() for _ in range(3)]
+
+    assert (await world.tick("12:00")).scheduled == len(heavy + light)
+
+
+@pytest.mark.parametrize("isolation", ["serializable", "repeatable read"])
+async def test_the_isolation_is_ours_whatever_the_server_says(
+    database_url: str, isolation: str
+) -> None:
+    session = await asyncpg.connect(database_url)
+    name = await session.fetchval("SELECT quote_ident(current_database())")
+    default = "default_transaction_isolation"
+    await session.execute(f"ALTER DATABASE {name} SET {default} = '{isolation}'")
+    await session.close()
+    pool = Pool(database_url, "syncline", size=1)
+    await pool.open()
+    try:
+        async with pool.transaction() as tx:
+            assert await tx.fetchval("SHOW transaction_isolation") == "read committed"
+        async with pool.statement() as tx:
+            assert await tx.fetchval("SHOW transaction_isolation") == "read committed"
+    finally:
+        await pool.close()
