@@ -60,13 +60,13 @@ MUTATIONS = (
         "engine/settlement.py",
         (
             (
-                "            await self._settle_in(tx, group)\n",
-                "            await self._settle_in(tx, group)\n"
+                "            await self._settle_in(tx, group, lock_jobs=lock_jobs)\n",
+                "            await self._settle_in(tx, group, lock_jobs=lock_jobs)\n"
                 "        async with self._pool.transaction() as tx:\n"
                 "            held = [one for one in group if not one.is_fenced]\n"
-                "            await _store_pages(tx, held, await self._clock.now(tx))\n",
+                "            await self._store_pages(tx, held, await self._clock.now(tx))\n",
             ),
-            ("        await _store_pages(tx, held, now)\n", ""),
+            ("        await self._store_pages(tx, held, now)\n", ""),
         ),
         ("tests/engine/test_settle_rules.py",),
     ),
@@ -115,10 +115,13 @@ MUTATIONS = (
         "engine/settlement.py",
         (
             (
-                "        locked = await connections.lock(tx, ",
+                "        locked, held_elsewhere = await connections.lock_free(\n"
+                "            tx, [one.claim.connection_id for one in group]\n"
+                "        )\n",
                 '        mine = "SELECT FROM {schema}.sync_jobs WHERE id = ANY ($1) FOR UPDATE"\n'
                 "        await tx.fetch(mine, [one.claim.id for one in group])\n"
-                "        locked = await connections.lock(tx, ",
+                "        ids = [one.claim.connection_id for one in group]\n"
+                "        locked, held_elsewhere = await connections.lock(tx, ids), set()\n",
             ),
         ),
         ("tests/store/test_settle_races.py", "tests/store/test_lock_order.py"),
