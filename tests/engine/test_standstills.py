@@ -20,6 +20,7 @@ from syncline.engine.settlement import Settlement
 from syncline.policy.outcome import Raised
 from syncline.sdk.page import Page
 from syncline.store.claims import Claim
+from syncline.store.listener import Listener
 from syncline.store.pool import PASSING, Pool, is_passing
 from syncline.telemetry import Telemetry
 
@@ -309,3 +310,63 @@ async def test_the_isolation_is_ours_whatever_the_server_says(
             assert await tx.fetchval("SHOW transaction_isolation") == "read committed"
     finally:
         await pool.close()
+
+
+async def test_jobs_whose_backoff_has_ended_stand_in_line_with_fresh_ones(world: World) -> None:
+    """E1: by priority, time and id, however they came to be due."""
+    order = [
+        {"priority": 5, "scheduled_at": at("11:50"), "retry_after": at("11:59")},
+        {"priority": 5, "scheduled_at": at("11:55")},
+        {"priority": 0, "scheduled_at": at("10:00"), "retry_after": at("11:58")},
+        {"priority": 0, "scheduled_at": at("11:00")},
+        {"priority": 0, "scheduled_at": at("11:30"), "retry_after": at("11:31")},
+    ]
+    expected: list[UUID] = []
+    for columns in reversed(order):
+        connection = await world.connection()
+        await world.job(connection, attempts=1, **columns)
+        expected.insert(0, connection.id)
+    still_waiting = await world.connection()
+    await world.job(still_waiting, attempts=1, retry_after=at("12:01"))
+    world.script(*[SyncResult()] * len(order))
+
+    assert await world.run_due("12:00") == len(order)
+
+    assert [connection_id for connection_id, _ in world.connector.calls] == expected
+    assert (await world.pending(still_waiting)).retry_after == at("12:01")
+
+
+async def test_the_delay_of_a_retry_counts_from_the_end_of_its_wait(world: World) -> None:
+    connection = await world.connection()
+    await world.job(connection, attempts=1, scheduled_at=at("11:00"), retry_after=at("11:59:50"))
+    world.script(SyncResult())
+
+    await world.run_due("12:00")
+
+    delay = world.engine.telemetry.registry.get_sample_value(
+        "sync_executor_claim_delay_seconds_sum", {"provider_slug": "github"}
+    )
+    assert delay == 10
+
+
+async def test_a_scheduler_that_was_stopped_ticks_again(world: World) -> None:
+    """Also where it could not say so, because the database was away, or where none had run."""
+    await world.connection()
+    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    await asyncio.sleep(0)
+    world.engine.stop()
+    await running
+
+    assert (await world.tick("12:00")).scheduled == 1
+
+
+async def test_listening_that_failed_at_first_is_tried_again(world: World) -> None:
+    heard: list[str] = []
+    settings = {"application_name": "listener"}
+    listener = Listener(world.url, "", heard.append, settings)  # no channel has an empty name
+    with pytest.raises(asyncpg.PostgresError):
+        await listener.keep_listening()
+    with pytest.raises(asyncpg.PostgresError):
+        await listener.keep_listening()
+
+    listener.close()

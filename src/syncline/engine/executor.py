@@ -31,6 +31,8 @@ SMALL_CLAIM, LARGEST_CLAIM = 25, 2000
 RELEASE_SECONDS = 3  # what a slow database is given, after the grace, to take the rows back
 MOST_UNSETTLED = 2  # claimed and not yet settled, as a multiple of the slots
 MOST_HELD_BYTES = 256_000_000  # of pages whose rows somebody else holds
+BACKOFFS_A_TIME = 2000
+END_BACKOFFS_EVERY_SECONDS, END_BACKOFFS_FOR_SECONDS = 0.1, 0.25
 LOST_RACES = 3  # so many lost races in a row read as "nothing to claim"
 
 
@@ -68,6 +70,7 @@ class Executor:
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
         self._is_traced = False
         self._promised = self._promised_suspects = 0  # slots of claims that are on their way
+        self._backoffs_ended = 0.0  # when nothing was left of them
         self.attempts = 0
         self.on_room: Callable[[], None] = lambda: None
         self.is_claiming = True
@@ -115,6 +118,7 @@ class Executor:
         """Return how many due jobs were claimed and started, in their order."""
         if not self._wanted():
             return 0
+        self._backoffs_ended = 0.0  # a fresh look misses nothing
         async with self._pool.session() as lend:
             taken = await self._take(lend)
         await self._start(taken)
@@ -155,6 +159,7 @@ class Executor:
         self._lanes.gives_up = self.runs.is_draining = False
         self._is_traced = self._telemetry.is_traced()
         rows: Sequence[Any] = ()
+        await self._end_backoffs(lend)
         lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
         asked = monotonic()
         self._promised += wanted
@@ -165,6 +170,19 @@ class Executor:
         suspects = claims.count_suspects(rows)
         self._promised_suspects += suspects
         return Taken(rows, lease.token, asked, suspects, is_full=len(rows) >= wanted)
+
+    async def _end_backoffs(self, lend: Lend) -> None:
+        """Let what waited long enough be claimed; after an outage that may be very many."""
+        began = monotonic()
+        if began - self._backoffs_ended < END_BACKOFFS_EVERY_SECONDS:
+            return
+        ended = BACKOFFS_A_TIME
+        while ended == BACKOFFS_A_TIME and monotonic() - began < END_BACKOFFS_FOR_SECONDS:
+            async with lend() as tx:
+                ended = await claims.end_backoffs(
+                    tx, list(self._connectors), now=self._clock.instant(), limit=BACKOFFS_A_TIME
+                )
+        self._backoffs_ended = monotonic() if ended < BACKOFFS_A_TIME else 0.0
 
     async def _claim(self, lend: Lend, wanted: int, lease: Lease) -> Sequence[Any]:
         for _ in range(LOST_RACES):

@@ -50,18 +50,6 @@ CLAIM = """
              ORDER BY j.scheduled_at, j.id LIMIT $3
                FOR UPDATE SKIP LOCKED) ready
          UNION ALL
-        SELECT retried.* FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
-            SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
-              FROM {schema}.sync_jobs j
-             WHERE j.provider_slug = provider.slug AND j.status = 'queued'
-               AND j.retry_after <= coalesce($2::timestamptz, now())
-               AND j.scheduled_at <= coalesce($2::timestamptz, now()) AND j.lapses <= 1
-               AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
-                                WHERE r.connection_id = j.connection_id AND r.status = 'running'
-                                  AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
-             ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT $3
-               FOR UPDATE SKIP LOCKED) retried
-         UNION ALL
         SELECT suspect.* FROM (
             SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
@@ -102,7 +90,7 @@ CLAIM = """
            j.priority, j.attempts, j.lapses, j.cursor, c.external_id, c.status, c.config,
            c.metadata, c.cursor, c.is_first, c.has_credentials,
            -- Seconds, because times take the worker three times as long to read as all the rest.
-           date_part('epoch', j.started_at - greatest(j.scheduled_at, j.retry_after)),
+           date_part('epoch', j.started_at - greatest(j.scheduled_at, j.retry_after, j.ready_at)),
            date_part('epoch', j.started_at - j.slot_at),
            CASE WHEN j.slot_at > j.started_at THEN j.slot_at END
 """
@@ -170,6 +158,27 @@ async def claim(
         lease.duration,
     )
     return rows
+
+
+END_BACKOFFS = """
+    -- Let jobs whose wait is over stand in line with the fresh ones, where the claim finds them in
+    -- order. To sort all of them at each claim took too long: of 100,000 that became due together
+    -- after an outage 100 to 450 a second. When the wait ended is kept for the claim's delay.
+    UPDATE {schema}.sync_jobs j SET retry_after = NULL, ready_at = ended.retry_after,
+                                    updated_at = now()
+      FROM (SELECT id, retry_after FROM {schema}.sync_jobs
+             WHERE provider_slug = ANY ($1::text[]) AND status = 'queued'
+               AND retry_after <= coalesce($2::timestamptz, now())
+             LIMIT $3 FOR UPDATE SKIP LOCKED) AS ended
+     WHERE j.id BETWEEN ended.id AND ended.id
+"""
+
+
+async def end_backoffs(
+    tx: Transaction, providers: Sequence[str], *, now: datetime | None, limit: int
+) -> int:
+    """Return how many jobs no longer wait."""
+    return await tx.execute(END_BACKOFFS, providers, now, limit)
 
 
 def read_claims(rows: Sequence[Any], token: UUID) -> list[Claim]:
