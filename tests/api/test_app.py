@@ -1,14 +1,17 @@
 """What is answered over HTTP, by an engine on a real database."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 
+import asyncpg
 import httpx2
 import pytest
 
+from support.fakes import eventually
 from support.http import client_of
-from support.world import World
-from syncline import Engine, Settings
+from support.world import World, at
+from syncline import Engine, Settings, Signal, SyncResult
 from syncline.testing.database import TemporaryServer
 
 
@@ -45,6 +48,47 @@ async def test_without_the_database_it_is_alive_but_not_ready(
     assert ready.status_code == 503
     assert ready.json()["status"] == "not ready"
     assert list(ready.json()["ill"]) == ["database"]
+
+
+async def test_a_database_that_is_read_only_is_not_ready(
+    server: TemporaryServer,
+) -> None:
+    """Nothing can be stored there: whoever balances loads should look elsewhere."""
+    url = server.create_database()
+    async with Engine(Settings(database_url=url)) as engine, client_of(engine) as client:
+        await engine.migrate()
+        assert (await client.get("/readyz")).status_code == 200
+        session = await asyncpg.connect(url)
+        name = await session.fetchval("SELECT quote_ident(current_database())")
+        await session.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        await session.close()
+        await engine._pool._pool.expire_connections()
+
+        ready = await client.get("/readyz")
+
+    assert ready.status_code == 503
+    assert "read-only" in ready.json()["ill"]["database"]
+
+
+async def test_what_cannot_be_settled_is_not_ready(
+    world: World, client: httpx2.AsyncClient
+) -> None:
+    """A right was revoked, or the disk is full: the reason is told while it lasts."""
+    await world.sql("ALTER TABLE {schema}.signals RENAME TO elsewhere")
+    connection = await world.connection()
+    await world.job(connection)
+    world.script(SyncResult([Signal("seen", at("11:00"), {})]))
+    running = asyncio.create_task(world.engine.run_due())
+    await eventually(lambda: world.engine._executor.settle_trouble is not None)
+
+    ready = await client.get("/readyz")
+    await world.sql("ALTER TABLE {schema}.elsewhere RENAME TO signals")
+    await running
+
+    assert ready.status_code == 503
+    assert "signals" in ready.json()["ill"]["settle"]
+    assert (await client.get("/readyz")).status_code == 200
+    assert len(await world.signals(connection)) == 1
 
 
 async def test_what_is_ill_is_told_without_secrets(

@@ -55,6 +55,20 @@ def read_until(stream: IO[str] | None, pattern: str) -> re.Match[str]:
     raise AssertionError(f"it ended without saying {pattern!r}")
 
 
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_it_waits_for_a_database_that_is_not_there_yet(syncline: CommandLine, command: str) -> None:
+    nowhere = "postgresql://127.0.0.1:1/nowhere"
+    options = ("--database-url", nowhere, command, "--port", "0")
+    process = syncline.start(*options)
+    read_until(process.stderr, "waiting for the database: ")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 0
+
+    at_once = syncline.start(*options, "--no-wait")
+    read_until(at_once.stderr, "the database cannot be reached")
+    assert at_once.wait() == 1
+
+
 def test_run_serves_health_and_metrics_and_ends_cleanly(syncline: CommandLine) -> None:
     process = syncline.start("run", "--log-format", "json")
     address = read_until(process.stderr, r"serving (http://[\d.:]+)")[1]

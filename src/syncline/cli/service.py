@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,30 +24,40 @@ DEMO_TICK_SECONDS = 5  # a minute would leave a newcomer looking at nothing
 
 
 def run_headless(
-    session: Session, settings: Settings, *, scheduler: bool, executor: bool, dashboard: bool
+    session: Session, settings: Settings, roles: "Roles", *, dashboard: bool, wait: bool
 ) -> bool:
     """Run the chosen roles until a signal; return whether the end was clean."""
 
     async def work(interrupts: Interrupts) -> bool:
-        async with session.engine(settings) as engine:
+        async with session.engine(settings, wait=wait) as engine:
             await engine.connections.list(limit=1)  # a schema that does not fit is refused here
             async with serving(engine, listener, page=dashboard):
                 interrupts.react = engine.stop
                 LOG.info("serving %s", listener.url)
-                return await engine.run(signals=False, scheduler=scheduler, executor=executor)
+                return await engine.run(
+                    signals=False, scheduler=roles.scheduler, executor=roles.executor
+                )
 
     with session.logs("info"), closing(Listener(settings.api)) as listener, exported_spans():
         return perform(work)
 
 
-def run_with_view(session: Session, settings: Settings, *, demo: bool) -> bool:
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What a process does."""
+
+    scheduler: bool
+    executor: bool
+
+
+def run_with_view(session: Session, settings: Settings, *, demo: bool, wait: bool) -> bool:
     """Run every role until a signal, showing what happens; return whether the end was clean."""
     if demo:
         settings = allow_repository(_quicken(settings), Path.cwd())
 
     async def work(interrupts: Interrupts) -> bool:
         say(f"Starting on {_describe(settings)} …")
-        async with session.engine(settings) as engine:
+        async with session.engine(settings, wait=wait) as engine:
             await engine.migrate()
             for sentence in await add_demo_connections(engine, Path.cwd()) if demo else ():
                 say(sentence)

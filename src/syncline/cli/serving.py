@@ -19,6 +19,10 @@ Port = Annotated[
     typer.Option(min=0, max=65_535, help="Port to serve on; 0 takes a free one. Default: 8080."),
 ]
 
+NoWait = Annotated[
+    bool, typer.Option("--no-wait", help="Fail at once where the database cannot be reached.")
+]
+
 
 @commands.command(epilog="Example: syncline up --demo")
 def up(
@@ -28,6 +32,7 @@ def up(
     ] = False,
     host: Host = None,
     port: Port = None,
+    no_wait: NoWait = False,
 ) -> None:
     """Run everything here, with a live view.
 
@@ -38,7 +43,7 @@ def up(
 
     session = session_of(context)
     settings = _settings(session, host, port)
-    _to_the_end(lambda: run_with_view(session, settings, demo=demo))
+    _to_the_end(lambda: run_with_view(session, settings, demo=demo, wait=not no_wait))
 
 
 @commands.command(epilog="Example: syncline run --no-scheduler --log-format json")
@@ -53,6 +58,7 @@ def run(
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Serve the pages too.")] = False,
     host: Host = None,
     port: Port = None,
+    no_wait: NoWait = False,
 ) -> None:
     """Run headless, for production.
 
@@ -60,18 +66,13 @@ def run(
     share one database. SIGTERM or SIGINT lets running jobs end and exits with 0; a second signal
     exits with 1 at once.
     """
-    from syncline.cli.service import run_headless
+    from syncline.cli.service import Roles, run_headless
 
     session = session_of(context)
     settings = _settings(session, host, port)
+    roles = Roles(scheduler=not no_scheduler, executor=not no_executor)
     _to_the_end(
-        lambda: run_headless(
-            session,
-            settings,
-            scheduler=not no_scheduler,
-            executor=not no_executor,
-            dashboard=dashboard,
-        )
+        lambda: run_headless(session, settings, roles, dashboard=dashboard, wait=not no_wait)
     )
 
 

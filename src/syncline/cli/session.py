@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from syncline import eventloop
+from syncline.api.wording import one_line
 from syncline.cli.interrupts import Interrupted, Interrupts
+from syncline.clock import pause
 from syncline.errors import SettingsError
 from syncline.secret_files import ReadableByAll
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:  # imported by the commands that need them: the help stays qui
     from syncline.settings import Settings
 
 T = TypeVar("T")
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +56,16 @@ class Session:
         return [connector for module in modules for connector in _load(module)]
 
     @asynccontextmanager
-    async def engine(self, settings: "Settings | None" = None) -> AsyncIterator["Engine"]:
+    async def engine(
+        self, settings: "Settings | None" = None, *, wait: bool = False
+    ) -> AsyncIterator["Engine"]:
+        """Lend an open engine; with `wait`, once its database can be reached."""
         from syncline.engine.app import Engine
 
         chosen = settings or self.settings()
         engine = Engine(chosen, self.connectors(chosen))
         try:
-            await engine.__aenter__()
+            await (_enter_when_reachable(engine) if wait else engine.__aenter__())
         except ValueError:
             # What the driver says of a URL may quote a part of its password.
             raise SettingsError(
@@ -92,6 +98,25 @@ class Session:
 
         with rendered_logs(level=level, json=self.log_format == "json"):
             yield
+
+
+async def _enter_when_reachable(engine: "Engine") -> None:
+    """Open the engine as soon as its database is there, and say on stderr what it waits for."""
+    from syncline.store.pool import is_away
+
+    wait = FIRST_WAIT_SECONDS
+    while True:
+        try:
+            await engine.__aenter__()
+        except Exception as error:
+            if not is_away(error):
+                raise
+            reason = one_line(str(error)) or type(error).__name__
+            print(f"syncline: waiting for the database: {reason}", file=sys.stderr, flush=True)
+        else:
+            return
+        await pause(wait)
+        wait = min(2 * wait, LONGEST_WAIT_SECONDS)
 
 
 def session_of(context: typer.Context) -> Session:

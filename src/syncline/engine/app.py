@@ -165,9 +165,11 @@ class Engine:
         try:
             async with asyncio.timeout(2), self._pool.transaction() as tx:
                 await check_schema(tx, self.settings.schema)
+                if await tx.is_read_only():
+                    ill["database"] = "it is read-only: nothing can be stored"
         except Exception as error:
             ill["database"] = f"{type(error).__name__}: {error}"
-        return ill | self._service.silent_loops()
+        return ill | self._service.ailing()
 
     @property
     def is_draining(self) -> bool:

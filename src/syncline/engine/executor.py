@@ -79,6 +79,11 @@ class Executor:
         self._streams = Streams(pool, settings, clock, self.runs, telemetry)
 
     @property
+    def settle_trouble(self) -> str | None:
+        """Why what has ended cannot be settled just now; None where it can."""
+        return self._lanes.trouble
+
+    @property
     def free_slots(self) -> int:
         """How many more connectors may be at work; fewer where settling does not keep up."""
         most, runs = self._settings.concurrency, self.runs

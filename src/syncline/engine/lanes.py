@@ -55,6 +55,7 @@ class Lanes:
         self._settling_held: set[asyncio.Task[None]] = set()
         self._closing_since: float | None = None  # when the lane that closes empty runs began
         self.gives_up = False
+        self.trouble: str | None = None  # why nothing could be stored the last time
 
     def take(self, run: Run) -> None:
         """Settle a run that has ended, as soon as there is a lane for it."""
@@ -193,11 +194,13 @@ class Lanes:
                     return ()
                 if not must_end:
                     wait = persistence.next_pause_seconds()
+                    self.trouble = f"{type(error).__name__}: {error}"
                     self._telemetry.loop_failed("settle", error, timedelta(seconds=wait))
                     await pause(wait)
                 elif not self._refuse_page(group[0], error):
                     return group
             else:
+                self.trouble = None
                 return self._take_settled(group, settlements)
         return group
 

@@ -9,6 +9,7 @@ from syncline.clock import Dice, monotonic
 from syncline.telemetry import Telemetry
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 2.0
+FAILURES_IN_TROUBLE = 2  # in a row: one may be a session that was lost
 
 
 class Loop:
@@ -36,7 +37,15 @@ class Loop:
         self._wake = asyncio.Event()
         self._stopping = False
         self._failures = 0
+        self._last_error: Exception | None = None
         self._last_good = monotonic()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it fails again and again; None where its last step was good."""
+        if self._failures < FAILURES_IN_TROUBLE:
+            return None
+        return f"{type(self._last_error).__name__}: {self._last_error}"
 
     def wake(self) -> None:
         """End the present pause."""
@@ -61,11 +70,12 @@ class Loop:
             pause = await self._step()
         except Exception as error:
             self._failures += 1
+            self._last_error = error
             pause = self._error_pause()
             self._telemetry.loop_failed(self.name, error, pause)
             return pause
         if self._failures:
-            self._failures = 0
+            self._failures, self._last_error = 0, None
             self._telemetry.database_back(self.name)
         self._last_good = monotonic()
         return pause

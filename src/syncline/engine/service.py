@@ -109,14 +109,18 @@ class Service:
                     # Nothing was settled during this look, so none of ours can have queued more.
                     return self._executor.attempts - before
 
-    def silent_loops(self) -> dict[str, str]:
-        """Return the loops that no longer beat, and since when."""
-        silent = {}
+    def ailing(self) -> dict[str, str]:
+        """Return what fails again and again, or no longer beats, and why."""
+        ill = {}
         for loop in self._loops:
             seconds = loop.seconds_since_last_good_step()
-            if seconds > loop.longest_pause + LONGEST_SILENCE_SECONDS:
-                silent[loop.name] = f"no good step for {seconds:.0f} s"
-        return silent
+            if loop.trouble is not None:
+                ill[loop.name] = loop.trouble
+            elif seconds > loop.longest_pause + LONGEST_SILENCE_SECONDS:
+                ill[loop.name] = f"no good step for {seconds:.0f} s"
+        if self._executor.settle_trouble is not None:
+            ill["settle"] = self._executor.settle_trouble
+        return ill
 
     async def _shut_down(self, tasks: dict[str, "asyncio.Task[None]"]) -> bool:
         """Take no more, let what runs end, and only then let go of the leases."""

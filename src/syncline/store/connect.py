@@ -24,6 +24,8 @@ TRUSTED_NETWORK = "add sslmode=disable to the URL if you trust the network betwe
 
 async def connect(url: str, **options: Any) -> Any:
     """Return a new session, or raise an error that says why TLS failed and what to do."""
+    if names_many_hosts(url):
+        options.setdefault("target_session_attrs", "read-write")
     try:
         return await asyncpg.connect(url, ssl=tls_for(url, os.environ), **options)
     except ssl.SSLCertVerificationError as error:
@@ -41,6 +43,13 @@ async def connect(url: str, **options: Any) -> Any:
                 f"the database offers no TLS, which a remote one must; {TRUSTED_NETWORK}"
             ) from None
         raise
+
+
+def names_many_hosts(url: str) -> bool:
+    """Return whether a URL leaves it open which of its hosts is the primary."""
+    query = _query(url)
+    hosts = urlsplit(url).netloc.rpartition("@")[2] or query.get("host", "")
+    return "," in hosts and "target_session_attrs" not in query
 
 
 def tls_for(url: str, environment: Mapping[str, str]) -> Tls:

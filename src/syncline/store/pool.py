@@ -97,6 +97,13 @@ def lies_in_rows(error: BaseException) -> bool:
     )
 
 
+def is_away(error: BaseException) -> bool:
+    """Return whether the server cannot be reached, or is not ready; a wrong password is neither."""
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "").startswith(("08", "53300", "57P"))
+    return isinstance(error, LOST_IN_THE_DRIVER | OSError | TimeoutError)
+
+
 def is_held(error: BaseException) -> bool:
     """Return whether somebody else's transaction held a row for too long."""
     return isinstance(error, asyncpg.LockNotAvailableError)
@@ -171,6 +178,11 @@ class Transaction:
 
     async def notify(self, channel: str) -> None:
         await self._connection.execute("SELECT pg_notify($1, '')", channel)
+
+    async def is_read_only(self) -> bool:
+        """Return whether nothing can be stored: the server is a standby, or was told so."""
+        mode: str = await self._connection.fetchval("SHOW transaction_read_only")
+        return mode == "on"
 
     async def database_time(self) -> datetime:
         now: datetime = await self._connection.fetchval("SELECT clock_timestamp()")
@@ -322,6 +334,9 @@ class Pool:
             if is_passing(error) or not isinstance(error, Exception):
                 with suppress(asyncpg.InterfaceError):  # a lost one has left the pool already
                     connection.terminate()
+            if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+                # The primary was demoted: none of its other sessions will store anything either.
+                await pool.expire_connections()
             raise
         finally:
             await pool.release(connection)
