@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import SupportsFloat
 from uuid import UUID
@@ -16,12 +17,13 @@ from opentelemetry import trace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from syncline import metrics
+from syncline.clock import monotonic
 from syncline.policy.schedule import RunPlan
 from syncline.telemetry_api import ApiTelemetry
 from syncline.telemetry_house import MAX_PROVIDERS as MAX_PROVIDERS
 from syncline.telemetry_house import HouseTelling
 from syncline.telemetry_http import HttpCalls
-from syncline.voice import Fields, inside
+from syncline.voice import TRACEBACK, Fields, inside
 
 SCHEDULER = logging.getLogger("syncline.scheduler")
 EXECUTOR = logging.getLogger("syncline.executor")
@@ -30,6 +32,16 @@ CONNECTOR_ERRORS = {"RateLimited", "Transient", "Unauthorized", "Permanent", "Sy
 ERROR_CLASSES = CONNECTOR_ERRORS | {"ContractError", "Timeout", "LeaseLapsed", "Unexpected"}
 NO_SPAN = nullcontext()
 SILENT = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)  # no SDK is installed
+SHOWN_EVERY_SECONDS = 60  # the same error of the same connector
+MOST_RAISED = 1000
+
+
+@dataclass(slots=True)
+class Raised:
+    """When an error of a connector was last shown, and how often it came since."""
+
+    shown_at: float
+    since: int = 0
 
 
 class Telemetry(HouseTelling):
@@ -52,6 +64,7 @@ class Telemetry(HouseTelling):
         self._tracer = tracer or trace.get_tracer("syncline")
         self.http = HttpCalls(define, self._tracer, cell)
         self.api = ApiTelemetry(define, cell)
+        self._raised: dict[tuple[str, str], Raised] = {}
         self._tick_span: trace.Span = trace.INVALID_SPAN
         self._span_events_left = 0
         self._tenants = metrics.BoundedNames(max_tenants) if tenant_label else None
@@ -203,6 +216,29 @@ class Telemetry(HouseTelling):
             self._executor.backoff[provider_slug].observe(wait.total_seconds())
         level = logging.WARNING if terminal else logging.INFO
         self._log(EXECUTOR, level, "executor.job_failed", fields)
+
+    def connector_raised(
+        self, provider_slug: str, connection_id: UUID, error_class: str, shown: str
+    ) -> None:
+        """Show where a connector raised what it should not have; once a minute for each class."""
+        now = monotonic()
+        key = (provider_slug, error_class)
+        before = self._raised.get(key)
+        if before is not None and now - before.shown_at < SHOWN_EVERY_SECONDS:
+            before.since += 1
+            return
+        if len(self._raised) >= MOST_RAISED:
+            self._raised.clear()
+        self._raised[key] = Raised(now)
+        fields: Fields = {
+            "provider_slug": provider_slug,
+            "connection_id": str(connection_id),
+            "error_class": error_class,
+            TRACEBACK: shown,
+        }
+        if before is not None and before.since:
+            fields["repeated"] = before.since
+        self._log(EXECUTOR, logging.WARNING, "executor.connector_raised", fields)
 
     def rate_limited(self, provider_slug: str, wait: timedelta) -> None:
         self._executor.rate_limited[provider_slug].inc()

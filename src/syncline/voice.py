@@ -26,7 +26,10 @@ class Voice:
                 f"{name}={_plain(value)}" for name, value in fields.items() if name != TRACEBACK
             )
             extra = {"event": event, "cell": self._cell, **fields}
-            logger.log(level, " ".join((event, *told)), extra=extra, stacklevel=3)
+            text = " ".join((event, *told))
+            if TRACEBACK in fields:
+                text = f"{text}\n{fields[TRACEBACK]}"
+            logger.log(level, "%s", text, extra=extra, stacklevel=3)
 
 
 @contextmanager

@@ -22,7 +22,9 @@ def fail(*arguments: str) -> str:
     return line
 
 
-@pytest.mark.parametrize("command", [["run", "--port", "0"], ["migrate"], ["connections", "list"]])
+@pytest.mark.parametrize(
+    "command", [["run", "--port", "0", "--no-wait"], ["migrate"], ["connections", "list"]]
+)
 def test_an_unreachable_database(command: list[str]) -> None:
     line = fail("--database-url", f"postgresql://me:hunter2@{NOBODY}/app", *command)
 

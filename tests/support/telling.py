@@ -88,6 +88,13 @@ def fail(telemetry: Telemetry, error_class: str = "Transient", *, terminal: bool
     )
 
 
+def show_traceback(telemetry: Telemetry) -> None:
+    for _ in range(2):
+        telemetry.connector_raised("tickets", CONNECTION, "KeyError", "Traceback …")
+    telemetry._raised["tickets", "KeyError"].shown_at = float("-inf")  # more than a minute ago
+    telemetry.connector_raised("tickets", CONNECTION, "KeyError", "Traceback …")
+
+
 EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
     "exposition": Telemetry.exposition,
     "tick": tick,
@@ -109,6 +116,8 @@ EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
     "job_released": lambda t: t.job_released("tickets"),
     "job_cancelled": lambda t: t.job_cancelled("tickets"),
     "job_fenced": lambda t: t.job_fenced("tickets"),
+    "connector_raised": show_traceback,
+    "pages_lost": lambda t: t.pages_lost("tickets", CONNECTION, JOB),
     "jobs_reaped": lambda t: t.jobs_reaped("tickets", 2),
     "queue_measured": lambda t: t.queue_measured({"tickets": 4}, 9 * SECOND),
     "executor_stopped": Telemetry.executor_stopped,

@@ -101,7 +101,7 @@ def run(
         trial.save(record)
     show_trial(trial, json=json)
     if trial.error is not None:
-        raise Failure(f"{type(trial.error).__name__}: {trial.error}")
+        raise Failure(f"{type(trial.error).__name__}: {trial.error}") from trial.error
     if trial.has_more:
         print(f"There is more after these {pages} pages: --pages or --cursor", file=sys.stderr)
 

@@ -16,8 +16,8 @@ from syncline.engine.renewal import Renewals
 from syncline.engine.runs import Run, Runs
 from syncline.engine.settlement import ACTIVE, Settler
 from syncline.engine.streams import Streams
-from syncline.engine.vault import without_secrets
-from syncline.errors import ContractError
+from syncline.engine.vault import trace_without_secrets, without_secrets
+from syncline.errors import ContractError, SyncError
 from syncline.policy.outcome import Ending, Raised, Unrun
 from syncline.sdk.connector import Connector
 from syncline.sdk.page import Page
@@ -241,9 +241,18 @@ class Executor:
             # Nobody here asked for it unless the run has its ending already.
             ending = Raised(ContractError("the connector cancelled itself"))
         except BaseException as error:
+            if not isinstance(error, SyncError):
+                self._show(error, run.claim)
             ending = Raised(without_secrets(error, run.claim.credentials))
         self.runs.end(run, ending)
         self.runs.leave(run)
+
+    def _show(self, error: BaseException, claim: Claim) -> None:
+        """Log where a connector raised what it should not have."""
+        shown = trace_without_secrets(error, claim.credentials)
+        self._telemetry.connector_raised(
+            claim.provider_slug, claim.connection_id, type(error).__name__, shown
+        )
 
     async def _attempt_traced(self, run: Run) -> Ending:
         claim = run.claim

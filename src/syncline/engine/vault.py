@@ -1,6 +1,7 @@
 """Credentials between the database and a run: sealed there, open here, for as long as it lasts."""
 
 import json
+import traceback
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -8,10 +9,11 @@ from uuid import UUID
 from syncline.errors import Permanent, SyncError, Transient
 from syncline.http.credentials import Credentials
 from syncline.keyring import CannotOpen, KeyMissing, KeyRing
-from syncline.redaction import LONGEST_TEXT
+from syncline.redaction import LONGEST_TEXT, mask_secrets
 from syncline.store.credentials import Stored
 
 COLUMN = "credentials.sealed"
+LONGEST_TRACE = 8_000  # characters, of which the last say most
 
 
 class Vault:
@@ -67,6 +69,16 @@ def without_secrets(error: BaseException, credentials: object) -> BaseException:
         return TimeoutError(clean)
     stand_in: type[Exception] = type(type(error).__name__, (Exception,), {})
     return stand_in(clean)
+
+
+def trace_without_secrets(error: BaseException, credentials: object) -> str:
+    """Return where an error came from as a log may show it, without the secrets."""
+    try:
+        text = "".join(traceback.format_exception(error)).rstrip()
+    except Exception:  # its own methods raise
+        text = "".join(traceback.format_tb(error.__traceback__)) + type(error).__name__
+    mask = credentials.scrubber() if isinstance(credentials, Credentials) else mask_secrets
+    return mask(text)[-LONGEST_TRACE:]
 
 
 def _told(error: BaseException) -> tuple[str, str]:

@@ -1,0 +1,70 @@
+"""A connector's own exception shows where it was raised, wherever somebody looks."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from support.world import Told, World
+from syncline import Connection, Transient
+
+
+def buggy(connection: Connection, cursor: Any) -> Any:
+    secret = "hunter2"
+    raise KeyError(f"no such field; password={secret}")
+
+
+async def run_buggy(world: World, times: int) -> None:
+    for _ in range(times):
+        await world.job(await world.connection())
+    world.script(*[buggy] * times)
+    await world.run_due()
+
+
+async def test_a_library_logs_the_traceback_of_a_connector(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Any handler of the standard library shows it: it is part of the record's text."""
+    with caplog.at_level(logging.INFO, logger="syncline"):
+        await run_buggy(world, 1)
+
+    [record] = [one for one in caplog.records if "connector_raised" in one.getMessage()]
+    assert "test_tracebacks.py" in record.getMessage()
+    assert "in buggy" in record.getMessage()
+    assert "KeyError" in record.getMessage()
+    assert "hunter2" not in record.getMessage()
+
+
+async def test_the_same_error_is_shown_once_and_counted(world: World, told: Told) -> None:
+    await run_buggy(world, 5)
+
+    [shown] = told("executor.connector_raised")
+    assert (shown["error_class"], shown["provider_slug"]) == ("KeyError", "github")
+    assert world.engine.telemetry._raised["github", "KeyError"].since == 4
+
+
+async def test_an_error_that_connectors_are_meant_to_raise_needs_no_traceback(
+    world: World, told: Told
+) -> None:
+    await world.job(await world.connection())
+    world.script(Transient("the provider is down"))
+    await world.run_due()
+
+    assert told("executor.connector_raised") == []
+
+
+async def test_an_error_whose_own_methods_raise_still_ends_its_job(world: World) -> None:
+    class Rude(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no")
+
+        @property
+        def details(self) -> Any:
+            raise ValueError("no")
+
+    connection = await world.connection()
+    job_id = await world.job(connection)
+    world.script(Rude())
+    await world.run_due()
+
+    assert (await world.get_job(job_id)).status == "queued"
