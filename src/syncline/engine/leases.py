@@ -115,7 +115,7 @@ class Reaper:
     async def _settle(self, group: Sequence[Settlement]) -> None:
         """Settle what lapsed; a group with a row that is in the way is parted."""
         try:
-            await self._settler.settle(group, lock_jobs=True)
+            await self._settler.settle_retrying(group)
         except Exception as error:
             if not lies_in_rows(error):
                 raise

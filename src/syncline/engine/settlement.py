@@ -84,6 +84,10 @@ class Settler:
         async with self._pool.transaction() as tx:
             await self._settle_in(tx, group, lock_jobs=lock_jobs)
 
+    async def settle_retrying(self, group: Sequence[Settlement]) -> None:
+        """Settle as above, waiting for nobody's lock, again while the error is a passing one."""
+        await self._pool.retrying(lambda tx: self._settle_in(tx, group, lock_jobs=True))
+
     async def settle_empty(self, held: Sequence[Claim]) -> set[UUID]:
         """Close jobs whose pages are empty, and return those that there is more to do for.
 
