@@ -55,6 +55,7 @@ def test_a_page_is_read_into_columns() -> None:
         dedupe_keys=["1", None],
         next_cursor='{"p":2}',
         has_more=True,
+        payload_bytes=9,
     )
     assert page.signal_count == 2
 

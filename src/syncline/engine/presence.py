@@ -1,6 +1,5 @@
 """The worker registry: a process says that it lives, and everybody can see who does."""
 
-import asyncio
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -8,10 +7,11 @@ from datetime import datetime, timedelta
 from importlib.metadata import version
 
 from syncline.clock import Clock, new_id
+from syncline.engine.attempt import Threads
 from syncline.engine.desk import Desk
 from syncline.model import Worker
 from syncline.sdk.connector import Connector
-from syncline.sdk.registry import why_not_for_tenants
+from syncline.sdk.registry import may_refuse_tenants, why_not_for_tenants
 from syncline.store import server_starts, workers
 from syncline.store.pool import Pool, Transaction
 
@@ -67,7 +67,7 @@ class Presence:
     async def beat(self) -> timedelta:
         """Say that this process lives, and give a new start of the server its number."""
         if self._not_for_tenants is None:  # once: it may have to start a program to find out
-            self._not_for_tenants = await asyncio.to_thread(self._find_unconfined)
+            self._not_for_tenants = await self._find_unconfined()
         async with self._pool.transaction() as tx:
             await workers.beat(tx, self._describe(await self._clock.now(tx)))
         async with self._pool.transaction() as tx:
@@ -85,9 +85,12 @@ class Presence:
         async with self._pool.transaction() as tx:
             await workers.leave(tx, self._id)
 
-    def _find_unconfined(self) -> Sequence[str]:
-        runs_jobs = "executor" in self._roles
-        return sorted(why_not_for_tenants(dict(self._providers))) if runs_jobs else ()
+    async def _find_unconfined(self) -> Sequence[str]:
+        """Return the providers that cannot be confined here, asked in a thread of their own."""
+        in_doubt = may_refuse_tenants(self._providers) if "executor" in self._roles else {}
+        if not in_doubt:
+            return ()
+        return sorted(await Threads(lambda: None).run(lambda: why_not_for_tenants(in_doubt)))
 
     def _describe(self, now: datetime) -> Worker:
         self._started_at = self._started_at or now

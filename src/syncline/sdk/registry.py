@@ -37,6 +37,16 @@ def provider_of(connector: Connector) -> str:
     return provider
 
 
+def may_refuse_tenants(connectors: Mapping[str, Connector]) -> dict[str, Connector]:
+    """Return the connectors that have reasons of their own; the others need not be asked."""
+    ask = Connector.why_not_for_tenants
+    return {
+        provider: one
+        for provider, one in connectors.items()
+        if getattr(type(one), "why_not_for_tenants", ask) is not ask
+    }
+
+
 def why_not_for_tenants(connectors: Mapping[str, Connector]) -> dict[str, str]:
     """Return the providers that cannot be confined in this process, and why."""
     found = {}
