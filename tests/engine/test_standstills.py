@@ -83,13 +83,23 @@ async def nothing_left(world: World, ids: Sequence[UUID]) -> bool:
 
 
 async def test_a_job_that_somebody_holds_is_settled_once_it_is_let_go(world: World) -> None:
+    started, let_go = asyncio.Event(), asyncio.Event()
+
+    class Waiting(Moving):
+        async def sync(self, connection: Connection, cursor: Any) -> SyncResult:
+            started.set()
+            await let_go.wait()
+            return await super().sync(connection, cursor)
+
     [held, free] = await add_due(world, 2)
-    async with world.another_engine([Moving()]) as worker:
+    async with world.another_engine([Waiting()]) as worker:
+        running = asyncio.create_task(worker.engine.run_due())
+        await started.wait()
         async with actor(world) as person:
-            running = asyncio.create_task(worker.engine.run_due())
             await person.sql(
                 "SELECT FROM {schema}.sync_jobs WHERE connection_id = $1 FOR UPDATE", held
             )
+            let_go.set()
             await eventually(lambda: nothing_left(world, [free]))
         await running
 
