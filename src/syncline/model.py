@@ -165,6 +165,19 @@ class SyncResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiRole:
+    """The database role that requests take on; `statements` are what it still needs to be used."""
+
+    name: str
+    is_off: bool
+    statements: tuple[str, ...]
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.is_off and not self.statements
+
+
+@dataclass(frozen=True, slots=True)
 class ApiKey:
     """A key to the API, without the key: an operator's, or one tenant's."""
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +15,7 @@ import pytest
 
 from support.databases import Databases, Mode
 from support.fakes import eventually
+from support.rights import as_role, connected, documented_roles
 from support.world import at
 from syncline import Engine, Settings, Signal, SyncResult
 from syncline.clock import monotonic
@@ -44,7 +44,6 @@ ODD_NAMES = [
 ]
 HOLD_LEDGER = "LOCK TABLE syncline.schema_migrations IN ROW EXCLUSIVE MODE"
 SOMEBODY_WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
-SCHEMA_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "schema.md"
 
 
 @pytest.fixture
@@ -68,15 +67,6 @@ def url_of_mode(databases: Databases, mode: Mode) -> Iterator[str]:
 async def session(url: str) -> AsyncIterator[Any]:
     async with connected(url) as session:
         yield session
-
-
-@asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Any]:
-    session = await asyncpg.connect(url)
-    try:
-        yield session
-    finally:
-        await session.close()
 
 
 @asynccontextmanager
@@ -363,21 +353,6 @@ async def test_the_documented_rights_are_enough(url_of_mode: str, mode: Mode) ->
         await check_that_a_reader_only_reads(as_role(url, "syncline_reader"))
 
 
-@asynccontextmanager
-async def documented_roles(url: str) -> AsyncIterator[None]:
-    async with connected(url) as owner:
-        for block in sql_blocks(SCHEMA_PAGE, heading="## Roles"):
-            await owner.execute(block)
-        try:
-            # Somebody took away what Postgres gives to everybody.
-            await owner.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
-            await owner.execute("REVOKE ALL ON ALL FUNCTIONS IN SCHEMA syncline FROM PUBLIC")
-            yield
-        finally:
-            for role in ("syncline_app", "syncline_reader"):
-                await owner.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
-
-
 async def check_what_the_application_may_not(url: str) -> None:
     async with connected(url) as session:
         for statement in (
@@ -410,12 +385,3 @@ async def test_a_role_without_rights_is_told_what_it_lacks(url: str, session: An
                 await engine.tick()
     finally:
         await session.execute("DROP ROLE syncline_stranger")
-
-
-def as_role(url: str, role: str) -> str:
-    return re.sub(r"//[^@/]*@", f"//{role}@", url)
-
-
-def sql_blocks(page: Path, *, heading: str) -> list[str]:
-    section = page.read_text("utf-8").partition(heading)[2].partition("\n## ")[0]
-    return re.findall(r"```sql\n(.*?)```", section, re.DOTALL)

@@ -13,7 +13,8 @@ import pytest
 
 from support.statements import SOURCE, STATEMENT, STORE, Judge, modules, sql_in
 
-MIGRATING = STORE / "migrate.py"  # the one place that creates things, and quotes their names
+# They create things, and quote their names.
+MIGRATING = (STORE / "migrate.py", STORE / "api_role_ddl.py")
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ async def session(database_url: str) -> AsyncIterator[Any]:
 
 async def test_every_statement_keeps_the_rules(session: Any) -> None:
     judge = Judge(session, "syncline")
-    statements = [text for path in modules(STORE) if path != MIGRATING for text in sql_in(path)]
+    statements = [text for path in modules(STORE) if path not in MIGRATING for text in sql_in(path)]
     assert len(statements) > 40
 
     offences = {text: await judge.offences(text) for text in statements}
@@ -42,7 +43,7 @@ def test_no_statement_is_put_together_from_parts() -> None:
     """The schema's quoted name is the one thing put in."""
     for path in modules(STORE):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.JoinedStr) and path != MIGRATING:
+            if isinstance(node, ast.JoinedStr) and path not in MIGRATING:
                 assert not STATEMENT.match(ast.unparse(node)[2:]), path
 
 

@@ -107,8 +107,8 @@ class Forgetful(Pool):
     answers_to_lose = 1
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
-        async with super().transaction() as tx:
+    async def transaction(self, *, is_bounded: bool = False) -> AsyncIterator[Transaction]:
+        async with super().transaction(is_bounded=is_bounded) as tx:
             yield tx
         if self.answers_to_lose:
             self.answers_to_lose -= 1

@@ -29,8 +29,10 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def engine_of(request: Request) -> Engine:
+    """Return the engine for whoever asks: the database too shows it their tenant's rows alone."""
     engine: Engine = request.app.state.engine
-    return engine
+    person: Person = request.state.person
+    return engine.for_request(person.tenant_id)
 
 
 IdempotencyKey = Annotated[
@@ -105,4 +107,5 @@ def _identity(request: Request, person: Person, key: str, body: bytes) -> answer
         raise ValueError("Idempotency-Key holds NUL")
     scope = str(person.key_id) if person.key_id is not None else "local"
     target = f"{request.method} {request.url.path}\n".encode()
-    return answers.Request(scope, key, hashlib.sha256(target + body).digest())
+    digest = hashlib.sha256(target + body).digest()
+    return answers.Request(scope, key, digest, person.tenant_id)

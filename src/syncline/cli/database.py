@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -10,6 +11,10 @@ from syncline.cli.options import AsJson
 from syncline.cli.output import print_json, print_table
 from syncline.cli.session import perform, session_of
 from syncline.sdk.connector import Connector
+
+if TYPE_CHECKING:
+    from syncline.engine.app import Engine
+    from syncline.model import ApiRole
 
 commands = typer.Typer()
 embedded = typer.Typer(
@@ -20,13 +25,29 @@ embedded = typer.Typer(
 
 
 @commands.command(epilog="Example: syncline migrate --database-url postgresql://owner@db/app")
-def migrate(context: typer.Context) -> None:
-    """Bring the schema up to this version. May need the tables' owner."""
-    applied = session_of(context).call(lambda engine: engine.migrate())
+def migrate(context: typer.Context, json: AsJson = False) -> None:
+    """Bring the schema up to this version. May need the tables' owner.
+
+    Also makes the role that requests take on, so that row-level security holds for them. What this
+    session may not do for it is printed, for an administrator to run.
+    """
+    applied, role = session_of(context).call(_migrate)
+    if json:
+        print_json({"applied": applied, "api_role": role.name, "statements": role.statements})
+        return
     for name in applied:
         print(f"Applied {name}.")
     if not applied:
         print("The schema is up to date.")
+    if role.statements:
+        print(f"Requests run without row-level security until role {role.name} is ready.")
+        print("Let an administrator of the database run:")
+        for statement in role.statements:
+            print(f"{statement};")
+
+
+async def _migrate(engine: "Engine") -> "tuple[list[str], ApiRole]":
+    return await engine.migrate(), await engine.api_role()
 
 
 @commands.command(epilog="Example: syncline providers --connectors my_connectors")

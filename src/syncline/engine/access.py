@@ -16,7 +16,7 @@ from syncline.model import ApiKey, KeyStatus, Scope
 from syncline.policy.keys import NOTICE, key_status
 from syncline.settings import Settings
 from syncline.store import keys
-from syncline.store.pool import Pool, Transaction
+from syncline.store.pool import EVERY_TENANT, Pool, Transaction
 
 KEY = re.compile(r"(syncline_(?:operator|tenant)_[0-9a-f]{12})_[0-9a-f]{64}")
 OLD_KEY = re.compile(r"sl(?:op|te)_([0-9a-f]{12})_[0-9a-f]{64}")  # made before keys had scopes
@@ -50,6 +50,8 @@ class Access(Desk):
         check_text("name", name, characters=100)
         if tenant_id is not None:
             check_text("tenant_id", tenant_id, characters=255)
+            if tenant_id == EVERY_TENANT:
+                raise ValueError(f"tenant_id is {tenant_id!r}; that stands for every tenant")
         check_choice("scope", scope, Scope)
         _check_life(expires_in, never_expires=never_expires)
         life = None if never_expires else expires_in or self._settings.api.key_life

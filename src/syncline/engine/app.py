@@ -1,6 +1,7 @@
 """The composition root: build everything from the settings, start it, drain it, stop it."""
 
 import asyncio
+import copy
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from datetime import datetime, timedelta
@@ -37,12 +38,12 @@ from syncline.engine.tenants import Tenants
 from syncline.engine.vault import Vault
 from syncline.engine.wakeup import Wakeup
 from syncline.keyring import KeyRing
-from syncline.model import Job, JobType
+from syncline.model import ApiRole, Job, JobType
 from syncline.policy.evidence import Explanation
 from syncline.sdk.connector import Connector
 from syncline.sdk.registry import connectors_by_provider
 from syncline.settings import Settings
-from syncline.store import status, views
+from syncline.store import api_role, status, views
 from syncline.store.embedded import EmbeddedPostgres
 from syncline.store.invariants import BROKEN, Finding
 from syncline.store.migrate import check_schema, migrate
@@ -110,6 +111,21 @@ class Engine:
     async def migrate(self) -> list[str]:
         """Bring the schema up to this version; return the migrations that were applied."""
         return await migrate(self._pool)
+
+    async def api_role(self) -> ApiRole:
+        """Return the role that requests take on, with the statements that it still needs."""
+        async with self._pool.transaction() as tx:
+            return await api_role.look(tx, self.settings.schema)
+
+    def for_request(self, tenant_id: str | None) -> Self:
+        """Return this engine as a request uses it: what people do, seeing one tenant's rows.
+
+        With None it sees everybody's. The loops, and whatever they start, are those of the engine
+        itself and go on seeing everything.
+        """
+        engine = copy.copy(self)
+        engine._serve(self._pool.for_request(tenant_id))
+        return engine
 
     async def tick(self) -> TickReport:
         """Make one pass of the scheduler."""
@@ -196,6 +212,10 @@ class Engine:
 
         async def check(tx: Transaction) -> None:
             await check_schema(tx, settings.schema)
+            await api_role.check_inheritance(tx, settings.schema)
+
+        async def find_role(tx: Transaction) -> str | None:
+            return await api_role.find(tx, settings.schema)
 
         idle = timedelta(seconds=min(10, max(2, settings.executor.lease_seconds)))
         pools = [
@@ -206,6 +226,7 @@ class Engine:
                 pgbouncer=settings.pgbouncer,
                 idle_in_transaction=idle,
                 check=check,
+                find_request_role=find_role,
             )
             for size in (settings.pool_size, 1)
         ]
@@ -220,14 +241,17 @@ class Engine:
         settings, clock, dice, telemetry = self.settings, self._clock, self._dice, self.telemetry
         listen_url = settings.listen_url or (None if settings.pgbouncer else url)
         notifies_at = None if settings.portable else listen_url
-        wakeup = Wakeup(notifies_at, settings.schema, self._pool.session_settings)
+        self._wakeup = Wakeup(notifies_at, settings.schema, self._pool.session_settings)
         settler = Settler(self._pool, settings, clock, dice)
-        self._scheduler = Scheduler(self._pool, settings.scheduler, clock, dice, telemetry, wakeup)
+        self._scheduler = Scheduler(
+            self._pool, settings.scheduler, clock, dice, telemetry, self._wakeup
+        )
         self._executor = Executor(
             self._pool, settings.executor, self.providers, clock, settler, telemetry, self._renewals
         )
         self._key_uses = KeyUses(self._pool)
-        presence, files = self._presence(), ConnectorFiles(self._pool, self.providers)
+        presence = self._presence()
+        self._files = ConnectorFiles(self._pool, self.providers)
         limit = settings.api.max_stored_bytes_per_tenant
         self._pruner = Pruner(self._pool, settings.retention, limit, clock, presence, telemetry)
         self._service = Service(
@@ -237,24 +261,30 @@ class Engine:
             LeaseKeeper(self._lease_pool, self._executor.runs, settings.executor, clock, telemetry),
             Reaper(self._pool, settings.executor, clock, settler, telemetry),
             presence,
-            Maintenance(self._pool, clock, telemetry, self._key_uses, files),
+            Maintenance(self._pool, clock, telemetry, self._key_uses, self._files),
             self._pruner,
-            wakeup,
+            self._wakeup,
             self._embedded,
             self._pool,
             clock,
             dice,
             telemetry,
         )
-        desk = (self._pool, settings, clock, wakeup)
-        self.connections = Connections(*desk, self._vault, files)
-        self.jobs, self.signals = Jobs(*desk), Signals(*desk)
-        self.secrets = Secrets(*desk, self._vault)
-        self.workers, self._explanations = Workers(*desk), Explanations(*desk)
-        self.tenants, self.board = Tenants(*desk, files), Board(*desk)
-        self.batches, self.inspection = JobBatches(*desk), Inspection(*desk)
+        desk = (self._pool, settings, clock, self._wakeup)
+        # No request's role may read keys, and these hold no tenant's rows or serve no request.
+        self.access, self.inspection = Access(*desk, self._key_uses), Inspection(*desk)
+        self.secrets, self.tenants = Secrets(*desk, self._vault), Tenants(*desk, self._files)
         self.tenant_providers = TenantProviders(*desk, self.providers)
-        self.access, self.overview = Access(*desk, self._key_uses), Overview(*desk)
+        self._serve(self._pool)
+
+    def _serve(self, pool: Pool) -> None:
+        """Build what requests may do too, over a way into the database."""
+        desk = (pool, self.settings, self._clock, self._wakeup)
+        self.connections = Connections(*desk, self._vault, self._files)
+        self.jobs, self.signals = Jobs(*desk), Signals(*desk)
+        self.workers, self._explanations = Workers(*desk), Explanations(*desk)
+        self.batches, self.board = JobBatches(*desk), Board(*desk)
+        self.overview = Overview(*desk)
 
     def _presence(self) -> Presence:
         executor, slots = self._executor, self.settings.executor.concurrency

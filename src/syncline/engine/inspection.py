@@ -1,12 +1,15 @@
 """How things stand: the invariants as far as they can be judged, and what happens now."""
 
+from collections.abc import Sequence
+
 from syncline.clock import host_time
 from syncline.engine.access import expiring_keys
 from syncline.engine.desk import Desk
 from syncline.engine.presence import DEAD_AFTER
+from syncline.model import ApiRole
 from syncline.policy.diagnosis import diagnose
 from syncline.policy.symptoms import Diagnosis, Symptoms
-from syncline.store import activity, diagnosis, invariants, schedulers, views, workers
+from syncline.store import activity, api_role, diagnosis, invariants, schedulers, views, workers
 from syncline.store.activity import Activity
 from syncline.store.invariants import Finding, Yardstick
 from syncline.store.pool import Transaction
@@ -26,6 +29,8 @@ class Inspection(Desk):
 
     async def diagnose(self) -> list[Diagnosis]:
         """Return what is well and what is not with the database and its workers."""
+        missing, role, role_faults = await self._look_at_rights()
+        may_read_keys = diagnosis.may_read(missing, "api_keys")
         async with self._pool.transaction() as tx:
             asked = host_time()
             database_time = await tx.database_time()
@@ -39,17 +44,27 @@ class Inspection(Desk):
                     skew=asked + (answered - asked) / 2 - database_time,
                     tables=await diagnosis.read_tables(tx),
                     open_transactions=await diagnosis.read_open_transactions(tx),
-                    missing_grants=await diagnosis.missing_grants(tx),
+                    missing_grants=missing,
+                    api_role=role,
+                    role_faults=role_faults,
                     workers=await workers.list_all(tx, silent_since=now - DEAD_AFTER),
                     providers=await diagnosis.active_providers(tx),
                     last_tick_at=await diagnosis.last_tick(tx),
                     tick_interval=self._settings.scheduler.tick_interval,
                     oldest_due_at=queue.oldest_due_at,
                     pool_size=self._settings.pool_size,
-                    expiring_keys=await expiring_keys(tx, now),
+                    expiring_keys=await expiring_keys(tx, now) if may_read_keys else (),
                     tenant_providers=self._settings.api.tenant_providers or (),
                 )
             )
+
+    async def _look_at_rights(self) -> tuple[Sequence[str], ApiRole, Sequence[str]]:
+        """Return missing rights, the role for requests, and what is wrong with what it sees."""
+        async with self._pool.transaction() as tx:
+            missing = await diagnosis.missing_grants(tx)
+            role = await api_role.look(tx, self._settings.schema)
+            can_try = role.is_ready and diagnosis.may_read(missing)
+            return missing, role, await api_role.probe(tx, role) if can_try else ()
 
     async def _yardstick(self, tx: Transaction) -> Yardstick:
         settings, limits = self._settings, self._settings.rate_limit

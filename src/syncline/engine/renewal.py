@@ -19,7 +19,7 @@ from syncline.http.environment import HttpEnvironment
 from syncline.store import credentials
 from syncline.store.claims import Claim
 from syncline.store.credentials import Stored
-from syncline.store.pool import Pool, Transaction, is_passing
+from syncline.store.pool import Pool, Transaction, is_passing, missing_right
 
 CALL_SECONDS = 30.0
 LEASE = timedelta(seconds=45)  # longer than the call, so that it lapses only with its holder
@@ -56,9 +56,10 @@ class Renewals:
         ids = [claim.connection_id for claim in holders]
         try:
             found = await self._pool.retrying(lambda tx: credentials.read(tx, ids))
-        except Exception:  # the jobs are claimed; each of them must come to some end
+        except Exception as error:  # the jobs are claimed; each of them must come to some end
+            reason = missing_right(error) or "just now"
             for claim in holders:
-                claim.credentials = Transient("the credentials could not be read just now")
+                claim.credentials = Transient(f"the credentials could not be read: {reason}")
         else:
             for claim in holders:
                 claim.credentials = found.get(claim.connection_id)

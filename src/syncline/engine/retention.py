@@ -9,7 +9,7 @@ from syncline.clock import Clock, monotonic
 from syncline.engine.presence import Presence
 from syncline.engine.storage_limit import StorageWalk
 from syncline.settings import RetentionSettings
-from syncline.store import retention
+from syncline.store import answers, retention
 from syncline.store.pool import Pool, Transaction
 from syncline.telemetry import Telemetry
 
@@ -87,7 +87,7 @@ class Pruner:
 
 
 class Round:
-    """Once over the connections, for their jobs, and along the signals; in the end to measure."""
+    """Over the connections for their jobs, along the signals and old answers; then to measure."""
 
     def __init__(self, pool: Pool, settings: RetentionSettings, clock: Clock) -> None:
         self.report = PruneReport()
@@ -96,6 +96,7 @@ class Round:
             self.walks.append(Walk(pool, clock, settings.jobs_days, self._prune_jobs))
         if settings.signals_days is not None:
             self.walks.append(Walk(pool, clock, settings.signals_days, self._prune_signals))
+        self.walks.append(Walk(pool, clock, answers.KEPT_FOR.days, self._forget_answers))
 
     async def batch(self) -> bool:
         """Make the next batch of the walk that is on, and return whether there is more to do."""
@@ -117,6 +118,11 @@ class Round:
         """Remove the oldest signals; return None once there are no more that are old."""
         removed = await retention.prune_signals(tx, before=before, limit=ROWS_A_BATCH)
         self.report.signals += removed
+        return after if removed == ROWS_A_BATCH else None
+
+    async def _forget_answers(self, tx: Transaction, after: UUID, before: datetime) -> UUID | None:
+        """Forget what was answered; a tenant's request forgets that tenant's answers alone."""
+        removed = await answers.forget(tx, before=before, limit=ROWS_A_BATCH)
         return after if removed == ROWS_A_BATCH else None
 
 

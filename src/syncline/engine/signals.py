@@ -8,7 +8,7 @@ from syncline.engine.desk import Desk, check_filters, check_times, not_found
 from syncline.engine.pages import Listing, listing, read_token, token
 from syncline.model import StoredSignal
 from syncline.store import following, signal_pages
-from syncline.store.following import START, Followed, Position
+from syncline.store.following import START, Followed, Looked, Position
 from syncline.store.pool import Transaction
 from syncline.store.signal_pages import SignalFilter, read_page
 
@@ -74,7 +74,7 @@ class Signals(Desk):
 
     async def position(self) -> Position:
         """Return the position after all that can be told now: follow from there on."""
-        return await self._pool.reading(following.read_end)
+        return await self._pool.own.reading(following.read_end)
 
     async def follow(
         self,
@@ -91,10 +91,15 @@ class Signals(Desk):
         """
         _check_listing(wanted)
 
-        async def read(tx: Transaction) -> Followed:
-            return await following.follow(tx, wanted, position, limit=limit)
+        async def look(tx: Transaction) -> Looked:
+            return await following.look(tx, wanted, position, limit=limit)
 
-        return await self._pool.reading(read)
+        async def read(tx: Transaction) -> builtins.list[StoredSignal]:
+            return await following.read(tx, looked.ids)
+
+        looked = await self._pool.own.reading(look)
+        signals = await self._pool.reading(read) if looked.ids else []
+        return Followed(signals, looked.position, looked.is_caught_up, looked.server_changed)
 
 
 def _check_listing(wanted: SignalFilter) -> None:

@@ -21,6 +21,7 @@ def diagnose(symptoms: Symptoms) -> list[Diagnosis]:
         *_server(symptoms),
         *_settings(symptoms.server),
         _grants(symptoms),
+        _api_role(symptoms),
         _skew(symptoms),
         *_workers(symptoms),
         _scheduler(symptoms),
@@ -96,6 +97,28 @@ def _grants(symptoms: Symptoms) -> Diagnosis:
         f"missing: {', '.join(missing)}" if missing else "this role may do all that workers do",
         "Grant them to the role that workers use; see Roles in the schema's reference."
         if missing
+        else "",
+    )
+
+
+def _api_role(symptoms: Symptoms) -> Diagnosis:
+    role, faults = symptoms.api_role, symptoms.role_faults
+    name = "row-level security"
+    if role.is_off:
+        return Diagnosis(name, Verdict.OK, "off on Citus")
+    if role.statements:
+        return Diagnosis(
+            name,
+            Verdict.WARNING,
+            f"requests run without it: role {role.name} is not ready",
+            f"As an administrator run: {'; '.join(role.statements)}; then restart the processes.",
+        )
+    return Diagnosis(
+        name,
+        Verdict.BAD if faults else Verdict.OK,
+        "; ".join(faults) or f"role {role.name} sees nothing without a tenant, and then its own",
+        f"Somebody changed the policies of role {role.name}: drop them and run `syncline migrate`."
+        if faults
         else "",
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from syncline.model import ApiKey, Worker
+from syncline.model import ApiKey, ApiRole, Worker
 
 
 class Verdict(StrEnum):
@@ -64,6 +64,8 @@ class Symptoms:
     tables: Sequence[TableHealth]
     open_transactions: Sequence[OpenTransaction]
     missing_grants: Sequence[str]
+    api_role: ApiRole
+    role_faults: Sequence[str]
     workers: Sequence[Worker]
     providers: Mapping[str, int]
     last_tick_at: datetime | None

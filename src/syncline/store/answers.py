@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from syncline.store.pool import Transaction
+from syncline.store.pool import Transaction, WriteLost
 
 KEPT_FOR = timedelta(days=1)
 FORGOTTEN_AT_ONCE = 100
 
 BEGIN = """
     -- Take an idempotency key. Where somebody holds it, wait for what becomes of it.
-    INSERT INTO {schema}.api_requests (scope, idempotency_key, digest, created_at)
-    VALUES ($1, $2, $3, $4)
+    INSERT INTO {schema}.api_requests (scope, idempotency_key, digest, created_at, tenant_id)
+    VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (scope, idempotency_key) DO NOTHING
 """
 
@@ -43,6 +43,7 @@ class Request:
     scope: str
     idempotency_key: str
     digest: bytes
+    tenant_id: str | None  # None for an operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,19 @@ class Answered:
 
 async def begin(tx: Transaction, request: Request, *, now: datetime) -> Answered | None:
     """Return what was answered before; None where this is the first time."""
-    await tx.execute(FORGET, now - KEPT_FOR, FORGOTTEN_AT_ONCE)
+    await forget(tx, before=now - KEPT_FOR, limit=FORGOTTEN_AT_ONCE)
     key = (request.scope, request.idempotency_key)
-    if await tx.execute(BEGIN, *key, request.digest, now) == 1:
+    if await tx.execute(BEGIN, *key, request.digest, now, request.tenant_id) == 1:
         return None
     row = await tx.fetchrow(READ, *key)
-    return Answered(row["digest"], row["answer"] or "") if row is not None else None
+    if row is None:
+        raise WriteLost("an idempotency key was forgotten while it was read")
+    return Answered(row["digest"], row["answer"] or "")
+
+
+async def forget(tx: Transaction, *, before: datetime, limit: int) -> int:
+    """Return how many answers were forgotten; as a tenant's request, of that tenant's alone."""
+    return await tx.execute(FORGET, before, limit)
 
 
 async def finish(tx: Transaction, request: Request, answer: str) -> None:

@@ -69,22 +69,47 @@ async def read_open_transactions(tx: Transaction) -> Sequence[OpenTransaction]:
     return [OpenTransaction(**row) for row in await tx.fetch(OPEN_TRANSACTIONS)]
 
 
+# What the engine's own role needs. No signal is ever changed; but those that are pruned are locked
+# first, for which Postgres asks for the right to update some column.
+EVERYTHING = ("SELECT", "INSERT", "UPDATE", "DELETE")
+NEEDED = {
+    "schema_migrations": ("SELECT",),
+    "connections": EVERYTHING,
+    "sync_jobs": EVERYTHING,
+    "signals": ("SELECT", "INSERT", "column UPDATE", "DELETE"),
+    "credentials": EVERYTHING,
+    "schedulers": EVERYTHING,
+    "server_starts": ("SELECT", "INSERT"),
+    "workers": EVERYTHING,
+    "api_keys": EVERYTHING,
+    "api_sessions": EVERYTHING,
+    "api_requests": EVERYTHING,
+    "tenant_usage": EVERYTHING,
+}
+
 MISSING_GRANTS = """
-    -- What this role may not do with tables that the engine writes to.
-    SELECT wanted.privilege || ' on ' || c.relname AS missing
-      FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS wanted (privilege)
-     CROSS JOIN pg_catalog.pg_class c
-     WHERE c.oid = ANY ($1::text[]::regclass[])
-       AND NOT pg_catalog.has_table_privilege(c.oid, wanted.privilege)
+    -- What this role may not do of what the engine needs.
+    SELECT needed.privilege || ' on ' || c.relname AS missing
+      FROM unnest($1::text[], $2::text[]) AS needed (name, privilege)
+      JOIN pg_catalog.pg_class c ON c.oid = needed.name::regclass
+     WHERE NOT CASE WHEN needed.privilege LIKE 'column %'
+                    THEN pg_catalog.has_any_column_privilege(
+                         c.oid, split_part(needed.privilege, ' ', 2))
+                    ELSE pg_catalog.has_table_privilege(c.oid, needed.privilege) END
      ORDER BY 1
 """
 
 
 async def missing_grants(tx: Transaction) -> Sequence[str]:
-    tables = [
-        tx.qualified(table) for table in ("connections", "sync_jobs", "schedulers", "workers")
-    ]
-    return [row["missing"] for row in await tx.fetch(MISSING_GRANTS, tables)]
+    needed = [(tx.qualified(name), one) for name, rights in NEEDED.items() for one in rights]
+    names, rights = zip(*needed, strict=True)
+    return [row["missing"] for row in await tx.fetch(MISSING_GRANTS, names, rights)]
+
+
+def may_read(missing: Sequence[str], table: str | None = None) -> bool:
+    """Return whether a table may be read, or every one, judged by the rights that are missing."""
+    lacks = [one.partition(" on ") for one in missing]
+    return not any(right == "SELECT" and table in (None, name) for right, _, name in lacks)
 
 
 ACTIVE_PROVIDERS = """

@@ -90,6 +90,16 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
+class Looked:
+    """The ids of what comes next, and the rest of what `Followed` says."""
+
+    ids: Sequence[UUID]
+    position: Position
+    is_caught_up: bool
+    server_changed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Stretch:
     """The signals of one start, after one place and below one transaction."""
 
@@ -98,10 +108,11 @@ class Stretch:
     below: int = ALL_TRANSACTIONS
 
 
-async def follow(
-    tx: Transaction, wanted: SignalFilter, position: Position, *, limit: int
-) -> Followed:
-    """Return up to `limit` of the wanted signals after a position; time bounds are not heeded."""
+async def look(tx: Transaction, wanted: SignalFilter, position: Position, *, limit: int) -> Looked:
+    """Return up to `limit` of the wanted signals after a position; time bounds are not heeded.
+
+    It passes over everybody's signals, so that it ends however few are wanted.
+    """
     budget = limit if wanted == SignalFilter() else ROWS_LOOKED_AT
     # The horizon is a statement of its own: the next one sees all that is below it.
     stretches = await _stretches(tx, position)
@@ -111,18 +122,22 @@ async def follow(
         if len(looked) == budget:
             break
     picked = [row for row in looked if row["is_wanted"]][:limit]
-    rows = await tx.fetch(READ, [row["id"] for row in picked]) if picked else ()
     if position != START:
         position = replace(position, server_start=stretches[0].server_start)
     last = picked[-1] if len(picked) == limit else looked[-1] if looked else None
     reached = _position(last) if last is not None else position
-    return Followed(
-        [read_signal(row) for row in rows],
+    return Looked(
+        [row["id"] for row in picked],
         reached,
         is_caught_up=len(picked) < limit and len(looked) < budget,
         server_changed=position not in (START, reached)
         and position.server_start != reached.server_start,
     )
+
+
+async def read(tx: Transaction, ids: Sequence[UUID]) -> list[StoredSignal]:
+    """Return the signals that a look found."""
+    return [read_signal(row) for row in await tx.fetch(READ, ids)]
 
 
 async def read_end(tx: Transaction) -> Position:

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.resources import files
@@ -11,8 +12,9 @@ import asyncpg
 
 from syncline.clock import pause
 from syncline.errors import SchemaError
+from syncline.store import api_role
 from syncline.store.pool import Pool, Transaction, is_passing
-from syncline.store.statements import quote_name
+from syncline.store.statements import Statements, quote_name
 
 TRIES = 10
 # Whoever waits longer than this for a table would make the engine's own claims wait.
@@ -23,6 +25,13 @@ CREATED_MEANWHILE = (
     asyncpg.DuplicateTableError,
     asyncpg.DuplicateObjectError,
     asyncpg.UniqueViolationError,
+    asyncpg.InternalServerError,  # "tuple concurrently updated": of two that grant
+)
+# Without the right to make the role; a name that Postgres keeps for itself; no role to grant to.
+REFUSED = (
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.ReservedNameError,
+    asyncpg.UndefinedObjectError,
 )
 FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 REQUIRES = re.compile(r"^-- requires: (\d+)$", re.MULTILINE)
@@ -87,12 +96,18 @@ def known_migrations() -> list[Migration]:
 async def migrate(
     pool: Pool, *, tries: int = TRIES, lock_timeout: timedelta = LOCK_TIMEOUT
 ) -> list[str]:
-    """Bring the schema up to this version and return what was applied."""
+    """Bring the schema up to this version and return what was applied.
+
+    The role for requests is made too, as far as this session may.
+    """
     reason = ""
+    done: list[str] = []
     for tries_left in reversed(range(tries)):
         try:
             async with pool.connection() as connection:
-                return await _apply_missing(connection, pool.schema, lock_timeout)
+                await _apply_missing(connection, pool.schema, lock_timeout, done)
+                await _install_api_role(connection, pool.schema, lock_timeout)
+                return done
         except asyncpg.LockNotAvailableError:
             reason = "another session kept its tables locked"
         except CREATED_MEANWHILE as error:
@@ -124,15 +139,30 @@ async def check_schema(tx: Transaction, schema: str) -> None:
         )
 
 
-async def _apply_missing(connection: Any, schema: str, lock_timeout: timedelta) -> list[str]:
+async def _install_api_role(connection: Any, schema: str, lock_timeout: timedelta) -> None:
+    role = await api_role.look(Transaction(connection, Statements(schema)), schema)
+    for statement in role.statements:  # each on its own; those that are refused stay missing
+        with suppress(*REFUSED):
+            async with connection.transaction():
+                await connection.execute(f"SET LOCAL lock_timeout = {_milliseconds(lock_timeout)}")
+                await connection.execute(statement)
+
+
+def _milliseconds(length: timedelta) -> str:
+    return str(int(length.total_seconds() * 1000))
+
+
+async def _apply_missing(
+    connection: Any, schema: str, lock_timeout: timedelta, done: list[str]
+) -> None:
+    """Apply what is missing, and add the name of each migration once it is committed."""
     quoted = quote_name(schema)
-    timeout = str(int(lock_timeout.total_seconds() * 1000))
+    timeout = _milliseconds(lock_timeout)
     exists = "SELECT count(*) = 1 FROM pg_catalog.pg_namespace WHERE nspname = $1"
     if not await connection.fetchval(exists, schema):
         await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted}")
     if not await connection.fetchval(LEDGER_EXISTS, schema):
         await connection.execute(CREATE_LEDGER.replace("{schema}", quoted))
-    done = []
     for migration in known_migrations():
         # Looked up without a lock first: a role with few rights will do where nothing is missing.
         if await _is_applied(connection, quoted, migration):
@@ -149,8 +179,7 @@ async def _apply_missing(connection: Any, schema: str, lock_timeout: timedelta) 
                 ADD_TO_LEDGER.replace("{schema}", quoted),
                 *(migration.version, migration.name, migration.checksum, migration.requires),
             )
-            done.append(f"{migration.version:04}_{migration.name}")
-    return done
+        done.append(f"{migration.version:04}_{migration.name}")
 
 
 async def _is_applied(connection: Any, quoted_schema: str, migration: Migration) -> bool:

@@ -1,9 +1,12 @@
 """Database connections and transactions, and which of their errors are worth another try."""
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import asyncpg
@@ -11,7 +14,7 @@ import asyncpg
 from syncline.clock import monotonic, pause
 from syncline.errors import TooSlow
 from syncline.store.connect import connect
-from syncline.store.statements import Statements, quote_name
+from syncline.store.statements import Statements, quote_name, quote_text
 
 T = TypeVar("T")
 
@@ -34,6 +37,16 @@ ISOLATION = "read committed"
 BEGIN = f"BEGIN ISOLATION LEVEL {ISOLATION}; SET LOCAL plan_cache_mode = auto" + "".join(
     f"; SET LOCAL {planner} = on" for planner in PLANNERS
 )
+# A person's question is planned for its own values, and without a bitmap, which reads all that a
+# filter finds, to sort it; a page goes along an index and stops.
+BOUNDED = (
+    f"; SET LOCAL statement_timeout = {int(READ_TIMEOUT.total_seconds() * 1000)}"
+    "; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_bitmapscan = off"
+)
+EVERY_TENANT = "*"
+# A request's statements run as another role. A text of their own keeps Postgres from planning a
+# statement anew each time that a request and a loop take turns with it on one session.
+OF_A_REQUEST = "-- of a request"
 # What passes by itself, by SQLSTATE or the beginning of one, each with its reason. E9: it costs
 # time only. What is in neither list is unknown: it is tried again for as long as a lease lasts.
 PASSING = {
@@ -114,6 +127,11 @@ def is_timeout(error: BaseException) -> bool:
     return isinstance(error, TimeoutError | asyncpg.QueryCanceledError)
 
 
+def missing_right(error: BaseException) -> str | None:
+    """Return what the database says about a right that its role lacks; None for other errors."""
+    return str(error) if isinstance(error, asyncpg.InsufficientPrivilegeError) else None
+
+
 class Transaction:
     """An open transaction; puts the schema's name into each statement the first time it is used."""
 
@@ -159,22 +177,9 @@ class Transaction:
         milliseconds = str(int(patience.total_seconds() * 1000))
         await self._connection.execute("SELECT set_config('lock_timeout', $1, true)", milliseconds)
 
-    async def bound_reading(self, timeout: timedelta) -> None:
-        """Let no statement of this transaction take longer, and plan each for its own values.
-
-        A bitmap reads all that a filter finds, to sort it; a page goes along an index and stops.
-        """
-        milliseconds = str(int(timeout.total_seconds() * 1000))
-        await self._connection.execute(
-            "SELECT set_config('statement_timeout', $1, true),"
-            " set_config('plan_cache_mode', 'force_custom_plan', true),"
-            " set_config('enable_bitmapscan', 'off', true)",
-            milliseconds,
-        )
-
     def qualified(self, table: str) -> str:
         """Return a table's name, qualified by the schema."""
-        return self._statements["{schema}"] + "." + quote_name(table)
+        return f"{self._statements.schema}.{quote_name(table)}"
 
     async def notify(self, channel: str) -> None:
         await self._connection.execute("SELECT pg_notify($1, '')", channel)
@@ -192,6 +197,21 @@ class Transaction:
 Lend = Callable[[], AbstractAsyncContextManager[Transaction]]
 """Lends the session that its owner keeps, for one transaction."""
 
+Check = Callable[[Transaction], Awaitable[None]]
+"""Raises unless the engine can work on the schema."""
+
+FindRole = Callable[[Transaction], Awaitable[str | None]]
+"""Returns the role that requests take on; None where there is none to be had."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a pool, and those made from it for requests, found out about the database."""
+
+    is_checked: bool = False
+    looked_for_role: bool = False
+    request_role: str | None = None
+
 
 class Pool:
     """The connections of one engine to one schema of one database."""
@@ -204,7 +224,8 @@ class Pool:
         size: int,
         pgbouncer: bool = False,
         idle_in_transaction: timedelta = timedelta(seconds=10),
-        check: Callable[[Transaction], Awaitable[None]] | None = None,
+        check: Check | None = None,
+        find_request_role: FindRole | None = None,
     ) -> None:
         self.url = url
         self.schema = schema
@@ -212,8 +233,12 @@ class Pool:
         self._pgbouncer = pgbouncer
         self._idle_milliseconds = str(int(idle_in_transaction.total_seconds() * 1000))
         self._statements = Statements(schema)
+        self._request_statements = Statements(schema, OF_A_REQUEST)
         self._check = check
-        self._checked = check is None
+        self._find_request_role = find_request_role
+        self._found = _Found()
+        self._request_tenant: str | None = None  # whose rows a request sees; None is no request
+        self._own: Pool | None = None
         self._pool: Any = None
         self.answered_at = 0.0  # when the server last did all that was asked of it, by monotonic()
         # However many people look, half of the connections stay free for work.
@@ -241,28 +266,45 @@ class Pool:
             self._pool.terminate()
             self._pool = None
 
+    def for_request(self, tenant_id: str | None) -> "Pool":
+        """Return the way in for one request: it sees the rows of a tenant, or with None all.
+
+        Its transactions run as the role for requests, where there is one. It shares everything
+        else with this pool, and whoever holds this one is not affected.
+        """
+        if tenant_id == EVERY_TENANT:
+            raise ValueError(f"a tenant named {EVERY_TENANT!r} cannot be told from all of them")
+        pool = copy.copy(self)
+        pool._own = self
+        pool._request_tenant = EVERY_TENANT if tenant_id is None else tenant_id
+        return pool
+
+    @property
+    def own(self) -> "Pool":
+        """The engine's own way in, also for a request: for what shows no tenant's data."""
+        return self._own or self
+
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
+    async def transaction(self, *, is_bounded: bool = False) -> AsyncIterator[Transaction]:
         """Open a transaction that commits at the end, or rolls back whole."""
         async with self.connection() as connection:
-            await connection.execute(BEGIN)
-            try:
-                if self._pgbouncer:
-                    # Behind a pooler a session is anybody's: settings go with each transaction.
-                    await connection.execute(
-                        "SELECT set_config('idle_in_transaction_session_timeout', $1, true),"
-                        " set_config('lock_timeout', $2, true)",
-                        self._idle_milliseconds,
-                        LOCK_TIMEOUT_MILLISECONDS,
-                    )
-                tx = Transaction(connection, self._statements)
-                await self._check_once(tx)
+            await self._check_once(connection)
+            role = await self._role(connection)
+            async with self._begin(connection, role, is_bounded=is_bounded) as tx:
                 yield tx
-            except Exception as error:
-                if not is_passing(error) and not connection.is_closed():
-                    await connection.execute("ROLLBACK")
-                raise
-            await connection.execute("COMMIT")
+
+    @asynccontextmanager
+    async def _begin(
+        self, connection: Any, role: str | None, *, is_bounded: bool = False
+    ) -> AsyncIterator[Transaction]:
+        try:
+            await connection.execute(self._opening(role, is_bounded))
+            yield Transaction(connection, self._statements_as(role))
+        except Exception as error:
+            if not is_passing(error) and not connection.is_closed():
+                await connection.execute("ROLLBACK")
+            raise
+        await connection.execute("COMMIT")
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Transaction]:
@@ -277,8 +319,12 @@ class Pool:
             yield self.transaction
             return
         async with self.connection() as connection:
+            await self._check_once(connection)
+            role = await self._role(connection)
+            if role is not None:  # a request, which takes it on for one transaction
+                yield partial(self._begin, connection, role)
+                return
             tx = Transaction(connection, self._statements)
-            await self._check_once(tx)
             yield lambda: nullcontext(tx)
 
     async def retrying(
@@ -288,7 +334,9 @@ class Pool:
 
         Work of one statement does without BEGIN and COMMIT: `alone`.
         """
-        lend = self.statement if alone else self.transaction
+        return await self._retrying(self.statement if alone else self.transaction, work)
+
+    async def _retrying(self, lend: Lend, work: Callable[[Transaction], Awaitable[T]]) -> T:
         for tries_left in reversed(range(TRIES)):
             try:
                 async with lend() as tx:
@@ -306,14 +354,13 @@ class Pool:
         """
 
         async def bounded(tx: Transaction) -> T:
-            await tx.bound_reading(READ_TIMEOUT)
             try:
                 return await work(tx)
             except asyncpg.QueryCanceledError:
                 raise TooSlow(READ_TIMEOUT) from None
 
         async with self._readers:
-            return await self.retrying(bounded)
+            return await self._retrying(partial(self.transaction, is_bounded=True), bounded)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
@@ -341,10 +388,40 @@ class Pool:
         finally:
             await pool.release(connection)
 
-    async def _check_once(self, tx: Transaction) -> None:
-        if not self._checked and self._check is not None:
-            await self._check(tx)
-            self._checked = True
+    def _statements_as(self, role: str | None) -> Statements:
+        return self._statements if role is None else self._request_statements
+
+    def _opening(self, role: str | None, is_bounded: bool) -> str:
+        """Return what opens a transaction: several statements, but one message to the server."""
+        opening = BEGIN + BOUNDED if is_bounded else BEGIN
+        if self._pgbouncer:
+            # Behind a pooler a session is anybody's: settings go with each transaction.
+            opening += (
+                f"; SET LOCAL idle_in_transaction_session_timeout = {self._idle_milliseconds}"
+                f"; SET LOCAL lock_timeout = {LOCK_TIMEOUT_MILLISECONDS}"
+            )
+        if role is not None and self._request_tenant is not None:
+            opening += (
+                f"; SET LOCAL syncline.tenant_id = {quote_text(self._request_tenant)}"
+                f"; SET LOCAL ROLE {quote_name(role)}"
+            )
+        return opening
+
+    async def _check_once(self, connection: Any) -> None:
+        if not self._found.is_checked and self._check is not None:
+            await self._check(Transaction(connection, self._statements))
+            self._found.is_checked = True
+
+    async def _role(self, connection: Any) -> str | None:
+        """Return the role to take on; looked for at the first request, as the engine's own role."""
+        if self._request_tenant is None or self._find_request_role is None:
+            return None
+        found = self._found
+        if not found.looked_for_role:
+            tx = Transaction(connection, self._statements)
+            found.request_role = await self._find_request_role(tx)
+            found.looked_for_role = True
+        return found.request_role
 
     @property
     def session_settings(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from syncline.store.pool import Transaction
 
@@ -34,16 +35,35 @@ COUNT_WAITING = """
 COUNT_RECENT = """
     -- What became of the jobs made last: outcomes by provider, failures by class.
     WITH latest AS MATERIALIZED (
-        SELECT tenant_id, provider_slug, status, error FROM {schema}.sync_jobs
-         ORDER BY id DESC LIMIT $2
+        SELECT provider_slug, status, error FROM {schema}.sync_jobs ORDER BY id DESC LIMIT $1
     )
     SELECT provider_slug,
            CASE WHEN status IN ('succeeded', 'completed') THEN 'succeeded'
                 ELSE left(coalesce(error ->> 'class', status), 100) END AS outcome,
            count(*) AS count
       FROM latest
-     WHERE ($1::text IS NULL OR tenant_id = $1)
-       AND (status IN ('succeeded', 'completed', 'failed') OR error IS NOT NULL)
+     WHERE status IN ('succeeded', 'completed', 'failed') OR error IS NOT NULL
+     GROUP BY 1, 2
+"""
+
+COUNT_RECENT_OF_TENANT = """
+    -- The same of one tenant: jobs that ended last, and those that failed and are to be retried.
+    WITH latest AS MATERIALIZED (
+        (SELECT provider_slug, status, error FROM {schema}.sync_jobs
+          WHERE tenant_id = $1
+            AND coalesce(status, '') IN ('succeeded', 'completed', 'failed', 'cancelled')
+          ORDER BY id DESC LIMIT $2)
+         UNION ALL
+        (SELECT provider_slug, status, error FROM {schema}.sync_jobs
+          WHERE tenant_id = $1 AND status IN ('queued', 'running') AND error IS NOT NULL
+          LIMIT $2)
+    )
+    SELECT provider_slug,
+           CASE WHEN status IN ('succeeded', 'completed') THEN 'succeeded'
+                ELSE left(coalesce(error ->> 'class', status), 100) END AS outcome,
+           count(*) AS count
+      FROM latest
+     WHERE status IN ('succeeded', 'completed', 'failed') OR error IS NOT NULL
      GROUP BY 1, 2
 """
 
@@ -75,9 +95,15 @@ async def look(tx: Transaction, tenant_id: str | None, *, now: datetime) -> list
         one = view(row["provider_slug"])
         one.running, one.due, one.backoff = row["running"], row["due"], row["backoff"]
         one.rate_limited, one.oldest_due_at = row["rate_limited"], row["oldest_due_at"]
-    for row in await tx.fetch(COUNT_RECENT, tenant_id, JOBS_LOOKED_AT):
+    for row in await _count_recent(tx, tenant_id):
         view(row["provider_slug"]).outcomes[row["outcome"]] = row["count"]
     return [found[slug] for slug in sorted(found)]
+
+
+async def _count_recent(tx: Transaction, tenant_id: str | None) -> Any:
+    if tenant_id is None:
+        return await tx.fetch(COUNT_RECENT, JOBS_LOOKED_AT)
+    return await tx.fetch(COUNT_RECENT_OF_TENANT, tenant_id, JOBS_LOOKED_AT)
 
 
 COUNT_SIGNALS_OF_TENANT = """

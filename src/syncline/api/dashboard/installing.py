@@ -20,7 +20,7 @@ ASSETS = {
 
 def install(app: FastAPI, engine: Engine) -> None:
     """Add every page and form."""
-    app.state.views = Views(engine)
+    app.state.views = Views(engine.for_request(None))  # every page is for operators alone
     app.state.streams = Streams()
     for part in (overview_pages, actions, connection_pages, record_pages, live):
         app.include_router(part.router)

@@ -28,7 +28,7 @@ async def overview(request: Request, viewer: ViewingOperator, views: Shown) -> R
         viewer=viewer,
         seen=seen,
         fresh=await views.freshness.get(),
-        ill=await views.engine.health(),
+        ill=await request.app.state.engine.health(),
         jobs_chart=_jobs_chart(seen.minutes),
         signals_chart=_signals_chart(seen.minutes),
         outcomes=OUTCOMES,
