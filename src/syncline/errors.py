@@ -19,7 +19,11 @@ TooSlow                   a question to the database took too long; a narrower o
 
 from collections.abc import Mapping
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
+
+Hint = float | Decimal | str | timedelta | None
+"""A time to wait: seconds, as a number or as the text of a header, or a timedelta."""
 
 
 class SyncError(Exception):
@@ -38,13 +42,13 @@ class SyncError(Exception):
 class RateLimited(SyncError):
     """The provider asks for a pause; the hint, where given, is the least to wait."""
 
-    retry_after_seconds: float | None = None
+    retry_after_seconds: Any = None  # as it was given: a `Hint`
 
     def __init__(
         self,
         message: str = "",
         *,
-        retry_after_seconds: float | None = None,
+        retry_after_seconds: Hint = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message, details=details)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.world import Told, World
-from syncline import Connection, Transient
+from syncline import Connection, RateLimited, Transient, Unauthorized
 
 
 def buggy(connection: Connection, cursor: Any) -> Any:
@@ -53,8 +53,14 @@ async def test_an_error_that_connectors_are_meant_to_raise_needs_no_traceback(
     assert told("executor.connector_raised") == []
 
 
-async def test_an_error_whose_own_methods_raise_still_ends_its_job(world: World) -> None:
-    class Rude(Exception):
+@pytest.mark.parametrize("base", [Exception, RateLimited, Unauthorized])
+async def test_an_error_whose_own_methods_raise_still_ends_its_job(
+    world: World, base: type[Exception]
+) -> None:
+    class Rude(base):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            Exception.__init__(self)
+
         def __str__(self) -> str:
             raise ValueError("no")
 
@@ -62,9 +68,18 @@ async def test_an_error_whose_own_methods_raise_still_ends_its_job(world: World)
         def details(self) -> Any:
             raise ValueError("no")
 
+        @property
+        def retry_after_seconds(self) -> Any:
+            raise ValueError("no")
+
+        @property
+        def message(self) -> Any:
+            raise ValueError("no")
+
     connection = await world.connection()
     job_id = await world.job(connection)
     world.script(Rude())
     await world.run_due()
 
-    assert (await world.get_job(job_id)).status == "queued"
+    ended = "failed" if base is Unauthorized else "queued"
+    assert (await world.get_job(job_id)).status == ended

@@ -1,6 +1,8 @@
 """Backoff: doubled per prior failure, capped, stretched by a hint, jittered."""
 
 from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -94,23 +96,61 @@ def test_a_higher_roll_never_waits_less(
         pytest.param(DAY + 1, DAY, id="more than a day"),
         pytest.param(float("inf"), DAY, id="for ever"),
         pytest.param(10**400, DAY, id="longer than a float can say"),
+        pytest.param("30", 30, id="a header's text"),
+        pytest.param(" 1.5\n", 1.5, id="text with space around it"),
+        pytest.param("1e400", DAY, id="text longer than a float can say"),
+        pytest.param(Decimal("2.5"), 2.5, id="a decimal"),
+        pytest.param(Decimal("1e999999"), DAY, id="a decimal that no float can say"),
+        pytest.param(Decimal("Infinity"), DAY, id="a decimal, for ever"),
+        pytest.param(Fraction(10**400, 3), DAY, id="a fraction that no float can say"),
+        pytest.param(timedelta(minutes=2), 120, id="a timedelta"),
+        pytest.param(timedelta.max, DAY, id="the longest timedelta"),
     ],
 )
-def test_a_hint_is_heeded_up_to_a_day(asked: float, seconds: float) -> None:
+def test_a_hint_is_heeded_up_to_a_day(asked: Any, seconds: float) -> None:
     assert read_hint(asked) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
-    "garbage",
-    [None, 0, -1, -0.5, float("nan"), float("-inf"), True, False, "30", b"30", [30], {}, ..., 1j],
+    "nothing",
+    [None, 0, -1, -0.5, float("-inf"), "0", "-3", Decimal("-1"), timedelta(), timedelta.min],
     ids=repr,
 )
-def test_garbage_is_no_hint(garbage: Any) -> None:
-    assert read_hint(garbage) is None
+def test_no_wait_is_no_hint(nothing: Any) -> None:
+    assert read_hint(nothing) is None
 
 
-@given(st.one_of(st.floats(), st.integers(), st.text(), st.booleans(), st.binary(), st.none()))
-def test_whatever_is_passed_as_a_hint_is_read(asked: object) -> None:
-    hint = read_hint(asked)
+class Odd:
+    """Something of a connector's own, which cannot even be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        *(float("nan"), True, False, "soon", "", "nan", "9" * 41, b"30", [30], {}, ..., 1j),
+        *(Decimal("NaN"), Decimal("sNaN"), Odd()),
+    ],
+    ids=lambda garbage: type(garbage).__name__,
+)
+def test_garbage_is_refused_as_a_hint(garbage: Any) -> None:
+    with pytest.raises(ValueError, match="is no number of seconds"):
+        read_hint(garbage)
+
+
+anything = st.one_of(
+    *(st.floats(), st.integers(), st.text(), st.booleans(), st.binary(), st.none()),
+    *(st.decimals(), st.fractions(), st.timedeltas(), st.text("0123456789.eE+-_ ")),
+)
+
+
+@given(anything)
+def test_whatever_is_passed_as_a_hint_is_read_or_refused(asked: object) -> None:
+    try:
+        hint = read_hint(asked)
+    except ValueError:
+        return
 
     assert hint is None or timedelta() <= hint <= LONGEST_HINT

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -154,3 +155,49 @@ def test_details_that_can_be_stored_are_kept(details: Any) -> None:
     outcome = judge_failure(SyncError("x", details=details), RULES, attempts=0, now=NOW, roll=0)
 
     assert json.loads(outcome.error)["details"] == details
+
+
+@pytest.mark.parametrize(
+    "asked", ["60", Decimal(60), timedelta(minutes=1)], ids=["text", "decimal", "timedelta"]
+)
+def test_a_hint_of_any_kind_is_waited_for(asked: Any) -> None:
+    outcome = judge_failure(
+        RateLimited("slow", retry_after_seconds=asked), RULES, attempts=0, now=NOW, roll=0
+    )
+
+    assert isinstance(outcome, Retry)
+    assert outcome.retry_after == NOW + timedelta(minutes=1)
+    assert json.loads(outcome.error)["hint"] == 60
+
+
+def test_a_hint_that_is_no_time_is_ignored_and_the_record_says_so() -> None:
+    error = RateLimited("slow", retry_after_seconds="\0" * 300, details={"a": 1})
+
+    outcome = judge_failure(error, RULES, attempts=0, now=NOW, roll=0)
+
+    assert isinstance(outcome, Retry)
+    assert outcome.retry_after == NOW + timedelta(seconds=5)
+    record = json.loads(outcome.error)
+    assert "hint" not in record
+    assert record["details"]["a"] == 1
+    assert "is no number of seconds" in record["details"]["ignored"]
+    assert "\0" not in record["details"]["ignored"]
+
+
+def test_an_error_whose_own_properties_raise_is_recorded() -> None:
+    class Rude(RateLimited):
+        @property
+        def retry_after_seconds(self) -> Any:
+            raise RuntimeError("no")
+
+        @property
+        def details(self) -> Any:  # type: ignore[override]
+            raise RuntimeError("no")
+
+        def __init__(self) -> None:
+            Exception.__init__(self, "slow")
+
+    outcome = judge_failure(Rude(), RULES, attempts=0, now=NOW, roll=0)
+
+    assert isinstance(outcome, Retry)
+    assert json.loads(outcome.error)["message"] == "slow"

@@ -147,7 +147,8 @@ def test_the_last_failure_ends_the_job_and_spares_the_connection(
         pytest.param(0, 10**9, 86_400, {"hint": 86_400.0, "hinted": True}, id="capped at a day"),
         pytest.param(0, None, 5, {}, id="none"),
         pytest.param(0, -1, 5, {}, id="garbage"),
-        pytest.param(0, "60", 5, {}, id="text"),
+        pytest.param(0, "60", 60, {"hint": 60, "hinted": True}, id="text"),
+        pytest.param(0, "soon", 5, {}, id="text that is no number"),
     ],
 )
 def test_a_provider_can_ask_for_a_longer_wait(

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
 
 MAX_DOUBLINGS = 60  # any base above a picosecond has reached any cap by then
 LONGEST_HINT = timedelta(hours=24)
+LONGEST_NUMBER = 40  # characters of a hint that is text
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,41 @@ class Backoff:
         return effective + effective * (self.jitter_factor * roll)
 
 
-def read_hint(seconds: object) -> timedelta | None:
-    """Return the pause that a provider asked for, if it is one; at most a day."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+def read_hint(asked: object) -> timedelta | None:
+    """Return the pause that a provider asked for, a day at most; None where that is none.
+
+    Raises ValueError for what is no length of time.
+    """
+    if asked is None:
         return None
-    if not seconds > 0:  # neither is NaN
+    try:
+        seconds = _seconds(asked)
+    except Exception:  # of a class of the connector's own, anything may come
+        seconds = None
+    if seconds is None or seconds != seconds:  # NaN
+        raise ValueError(f"{_shown(asked)} is no number of seconds")
+    if seconds <= 0:
         return None
     return timedelta(seconds=min(seconds, LONGEST_HINT.total_seconds()))
+
+
+def _seconds(asked: object) -> float | None:
+    """Return what a header's text, a number of any kind or a timedelta says in seconds."""
+    if isinstance(asked, timedelta):
+        return asked.total_seconds()
+    if isinstance(asked, bool):
+        return None
+    if isinstance(asked, int):
+        return min(asked, int(LONGEST_HINT.total_seconds()))  # which a float might not hold
+    if isinstance(asked, str):
+        return float(asked) if len(asked) <= LONGEST_NUMBER else None
+    if isinstance(asked, float | Decimal | Fraction):
+        return float(min(asked, int(LONGEST_HINT.total_seconds())))
+    return None
+
+
+def _shown(asked: object) -> str:
+    try:
+        return repr(asked)[:60]
+    except Exception:
+        return f"a {type(asked).__name__}"

@@ -17,6 +17,7 @@ from syncline.sdk.page import Page
 MAX_CLASS_BYTES = 100
 MAX_MESSAGE_BYTES = 2000
 MAX_DETAILS_BYTES = 1000
+MAX_IGNORED_BYTES = 200
 LAPSES_TO_FAIL = 5
 
 
@@ -115,9 +116,7 @@ def judge_failure(
 ) -> Retry | Failed:
     """Return what the error of an attempt asks for."""
     kind, message = _kind(error), _message(error)
-    # A connector's own class may have forgotten what the one above it needs.
-    asked = getattr(error, "retry_after_seconds", None) if isinstance(error, RateLimited) else None
-    hint = read_hint(asked)
+    hint, ignored = _hint(error)
     hinted = hint is not None and hint >= rules.backoff.exponential(attempts)
     record = describe_error(
         kind,
@@ -126,7 +125,8 @@ def judge_failure(
         now=now,
         hint=hint,
         hinted=hinted,
-        details=getattr(error, "details", None) if isinstance(error, SyncError) else None,
+        details=_attribute(error, "details") if isinstance(error, SyncError) else None,
+        ignored=ignored,
     )
     if isinstance(error, Permanent):
         return Failed(record, kind, ConnectionStatus.ERROR, reason=message)
@@ -159,6 +159,7 @@ def describe_error(
     hint: timedelta | None = None,
     hinted: bool = False,
     details: Mapping[str, Any] | None = None,
+    ignored: str | None = None,
 ) -> str:
     """Return the error as it is stored on the job: JSON of at most 4 kB."""
     record: dict[str, Any] = {
@@ -171,6 +172,8 @@ def describe_error(
         record |= {"hint": hint.total_seconds(), "hinted": hinted}
     if details is not None:
         record["details"] = _storable_details(details)
+    if ignored is not None:
+        record["details"] = record.get("details", {}) | {"ignored": ignored}
     return json.dumps(record, ensure_ascii=False)
 
 
@@ -180,6 +183,24 @@ def storable_text(text: str, limit: int) -> str:
     while (excess := len(json.dumps(clean, ensure_ascii=False).encode()) - 2 - limit) > 0:
         clean = clean[: -max(1, excess // 6)]  # no character takes more than six bytes
     return clean
+
+
+def _hint(error: BaseException) -> tuple[timedelta | None, str | None]:
+    """Return how long the provider asked to wait, or why what it asked for is ignored."""
+    if not isinstance(error, RateLimited):
+        return None, None
+    try:
+        return read_hint(_attribute(error, "retry_after_seconds")), None
+    except ValueError as unreadable:
+        return None, storable_text(f"retry_after_seconds: {unreadable}", MAX_IGNORED_BYTES)
+
+
+def _attribute(error: BaseException, name: str) -> Any:
+    """Return an attribute of an error, None where a class of the connector's own has none."""
+    try:
+        return getattr(error, name, None)
+    except Exception:  # a property may raise; the job gets its error all the same
+        return None
 
 
 def _kind(error: BaseException) -> str:

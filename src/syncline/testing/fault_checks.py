@@ -2,15 +2,18 @@
 
 import asyncio
 import base64
+import contextlib
 import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, NoReturn
 
 import httpx2
 
 from syncline.errors import RateLimited, SyncError, Transient, Unauthorized
+from syncline.policy.backoff import read_hint
 from syncline.testing.checks import Skipped, Subject, require
 
 FAULTED_CALLS = 3  # the first calls of a walk; the others are most often like one of these
@@ -73,8 +76,9 @@ async def errors_are_mapped(subject: Subject) -> None:
             said = f"after {fault.name} it raised {type(error).__name__}"
             require(isinstance(error, fault.expected), f"{said}, not {fault.expected.__name__}")
             if isinstance(error, RateLimited):
-                hint = error.retry_after_seconds
-                kept = hint is not None and hint >= RETRY_AFTER
+                hint, kept = error.retry_after_seconds, False
+                with contextlib.suppress(ValueError):
+                    kept = (read_hint(hint) or timedelta()) >= timedelta(seconds=RETRY_AFTER)
                 require(kept, f"{said} with the hint {hint}; Retry-After was {RETRY_AFTER}")
 
 
