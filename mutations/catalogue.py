@@ -22,8 +22,8 @@ MUTATIONS = (
         (
             (
                 "WHERE j.id = ANY (ARRAY[closing.id]) AND j.lease_token IS NOT DISTINCT FROM"
-                " closing.token\n RETURNING",
-                "WHERE j.id = ANY (ARRAY[closing.id])\n RETURNING",
+                " closing.token\n",
+                "WHERE j.id = ANY (ARRAY[closing.id])\n",
             ),
         ),
         ("tests/store/test_settle_races.py", "tests/scenarios/test_leases.py"),
@@ -157,14 +157,12 @@ MUTATIONS = (
         "store/claims.py",
         (
             (
-                "WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])\n"
-                "           FOR NO KEY UPDATE SKIP LOCKED",
-                "WHERE id = ANY ($1::uuid[]) AND $2::uuid[] IS NOT NULL\n"
-                "           FOR NO KEY UPDATE SKIP LOCKED",
+                "WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])\n           AND",
+                "WHERE id = ANY ($1::uuid[]) AND $2::uuid[] IS NOT NULL\n           AND",
             ),
             (
-                "WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])\n" + '"""',
-                'WHERE id = ANY ($1::uuid[])\n"""',
+                "WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])\n       AND",
+                "WHERE id = ANY ($1::uuid[])\n       AND",
             ),
         ),
         ("tests/scenarios/test_leases.py", "tests/engine/test_lease_rules.py"),

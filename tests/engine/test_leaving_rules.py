@@ -161,18 +161,19 @@ async def test_revoked_connection_cannot_be_resumed(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edited", "tick", "scheduled"),
+    ("edited", "tick", "scheduled", "next_run"),
     [
-        (120, "12:14:10", "12:14:10"),
-        (870, "12:14:10", "12:14:30"),
-        (86400, "12:14:10", "12:17"),
+        (120, "12:14:10", "12:14:10", "12:16"),
+        (870, "12:14:10", "12:14:30", "12:29"),
+        (86400, "12:14:10", "12:17", "12:30"),
     ],
     ids=["last + B is past", "last + B is ahead", "longer"],
 )
 async def test_new_interval_pulls_a_queued_interval_job_forward(
-    world: World, edited: int, tick: str, scheduled: str
+    world: World, edited: int, tick: str, scheduled: str, next_run: str
 ) -> None:
-    """S11: forward to `max(now, last + B)` where that is earlier, never back."""
+    """S11, S3: forward to `max(now, last + B)` where that is earlier, never back; what is
+    published moves with it."""
     connection = await world.connection(last_finished="12:00")
     await world.tick("12:14", jitter_seconds=120)
     await world.set_metadata(connection, "sync,interval_seconds", edited)
@@ -180,6 +181,26 @@ async def test_new_interval_pulls_a_queued_interval_job_forward(
     await world.tick(tick)
 
     assert (await world.pending(connection)).scheduled_at == at(scheduled)
+    assert await world.next_run(connection) == at(next_run)
+    assert await world.engine.verify() == []
+
+
+@pytest.mark.parametrize("has_job", [False, True])
+async def test_what_plain_sql_makes_active_loses_the_reason_why_it_was_not(
+    world: World, has_job: bool
+) -> None:
+    """S11: at the next tick, whether there is something to schedule or not."""
+    connection = await world.connection()
+    await world.job(connection)
+    await world.run_one(Permanent("gone"))
+    assert (await world.engine.connections.get(connection.id)).status_reason is not None
+    await world.sql("UPDATE {schema}.connections SET status = 'active'")
+    if has_job:
+        await world.job(connection)
+
+    await world.tick("12:30")
+
+    assert (await world.engine.connections.get(connection.id)).status_reason is None
 
 
 async def test_new_interval_leaves_other_jobs_alone(world: World) -> None:

@@ -1,11 +1,18 @@
 """E10 of the specification: finished rows never change; retrying and cancelling go round them."""
 
+from collections.abc import AsyncIterator
+from typing import Any
+
 import pytest
 
+from support.fakes import eventually
 from support.world import World, at
-from syncline import Permanent, RateLimited, SyncResult, Transient
+from syncline import Connection, Permanent, RateLimited, Signal, SyncResult, Transient
 
 ENDED = ["succeeded", "completed", "failed", "cancelled"]
+CANCEL_BY_HAND = "UPDATE {schema}.sync_jobs SET status = 'cancelled', finished_at = now()"
+CLEAR_LEASE = ", lease_token = NULL, lease_expires_at = NULL"
+SOMETHING = SyncResult([Signal("seen", at("11:00"), {})], next_cursor="new")
 
 
 @pytest.mark.parametrize(
@@ -94,6 +101,57 @@ async def test_cancel_clears_the_lease_of_a_running_job(world: World) -> None:
     assert (job.status, row["lease_token"], row["lease_expires_at"]) == ("cancelled", None, None)
     assert await world.get_job(job_id) == job
     assert (await world.sync_metadata(connection))["cursor"] == "new"
+
+
+@pytest.mark.parametrize("lease", ["", CLEAR_LEASE], ids=["lease left", "lease cleared"])
+@pytest.mark.parametrize("has_run", [False, True], ids=["first run", "later run"])
+@pytest.mark.parametrize(
+    "ending", [SyncResult(), SOMETHING, Transient("down")], ids=["nothing", "a page", "an error"]
+)
+async def test_a_running_job_that_plain_sql_cancelled_stays_cancelled(
+    world: World, ending: SyncResult | Exception, has_run: bool, lease: str
+) -> None:
+    """E10: a finished row never changes, whoever finished it."""
+    connection = await world.connection(last_finished="11:00" if has_run else None)
+    await world.tick(jitter_seconds=0)
+    job_id = (await world.pending(connection)).id
+
+    async with world.during_run(ending):
+        await world.sql(CANCEL_BY_HAND + lease + " WHERE id = $1", job_id)
+        before = await world.get_job(job_id)
+
+    assert await world.get_job(job_id) == before
+    assert await world.signals(connection) == []
+    assert "cursor" not in await world.sync_metadata(connection)
+
+
+async def test_a_stream_that_plain_sql_cancelled_stores_no_further_page(world: World) -> None:
+    """E10: a page commits on a job that still runs, and not on one that keeps its token alone."""
+    connection = await world.connection()
+    job_id = await world.job(connection)
+
+    async def stream(_: Connection, __: Any) -> AsyncIterator[SyncResult]:
+        yield SyncResult([Signal("seen", at("11:00"), {})], next_cursor=1)
+        await world.sql(CANCEL_BY_HAND + " WHERE id = $1", job_id)
+        yield SyncResult([Signal("seen", at("11:00"), {})], next_cursor=2)
+
+    world.script(stream)
+    await world.run_due()
+
+    assert (await world.get_job(job_id)).status == "cancelled"
+    assert len(await world.signals(connection)) == 1
+    assert (await world.sync_metadata(connection))["cursor"] == 1
+
+
+@pytest.mark.engine(executor={"lease_seconds": 3})
+async def test_a_worker_stops_what_plain_sql_cancelled_at_its_next_renewal(world: World) -> None:
+    """E10: though the row keeps its lease."""
+    connection = await world.connection()
+    await world.job(connection)
+
+    async with world.during_run() as run:
+        await world.sql(CANCEL_BY_HAND)
+        await eventually(lambda: run.was_stopped)
 
 
 @pytest.mark.parametrize("status", ENDED)

@@ -8,11 +8,12 @@ from uuid import UUID
 from syncline.clock import Dice
 from syncline.policy.schedule import (
     Candidate,
+    Pull,
     RunPlan,
     SyncOptions,
-    interval_has_changed,
     next_slot_at,
     plan_run,
+    pull_to_new_interval,
     read_sync,
 )
 from syncline.settings import SchedulerSettings
@@ -25,8 +26,7 @@ class Decisions:
 
     plans: list[RunPlan] = field(default_factory=list)
     later: list[tuple[UUID, datetime]] = field(default_factory=list)
-    # Where a queued interval job belongs, at the latest, if the interval was changed.
-    pulls: list[tuple[UUID, datetime]] = field(default_factory=list)
+    pulls: list[Pull] = field(default_factory=list)
     held: int = 0
     overdue: int = 0
 
@@ -66,7 +66,6 @@ class Planner:
     ) -> None:
         """Look again when the job may have run; a new interval may pull it forward."""
         decisions.later.append((candidate.connection_id, now + options.interval))
-        last = candidate.last_finished_at
-        if last is not None and interval_has_changed(candidate, options, self._rules):
-            pull_to = max(now, last + options.interval)
-            decisions.pulls.append((candidate.connection_id, pull_to))
+        pull = pull_to_new_interval(candidate, options, self._rules, now)
+        if pull is not None:
+            decisions.pulls.append(pull)

@@ -235,7 +235,9 @@ class Scheduler:
         if later:
             expect(await schedule.look_later(tx, later), len(later), "looks")
         if decisions.pulls:
-            await jobs.pull_forward(tx, decisions.pulls)
+            pulled = await jobs.pull_forward(tx, decisions.pulls)
+            published = await schedule.publish_next_runs(tx, pulled, now=now) if pulled else 0
+            expect(published, len(pulled), "next runs")
         skipped = decisions.held + len(plans) - len(saved)
         return Batch(saved, skipped, overdue + decisions.overdue)
 

@@ -90,6 +90,14 @@ class RunPlan(NamedTuple):
     repairs_interval: bool = False
 
 
+class Pull(NamedTuple):
+    """Where a queued interval job belongs, at the latest, now that its interval was changed."""
+
+    connection_id: UUID
+    scheduled_at: datetime
+    next_run_at: datetime
+
+
 def next_slot_at(candidate: Candidate, options: SyncOptions, now: datetime) -> datetime:
     """Return when the connection's next run is due, leaving jitter aside."""
     if candidate.last_finished_at is None:
@@ -140,6 +148,17 @@ def plan_slot(last_finished_at: datetime, interval: timedelta, now: datetime) ->
     elapsed = interval if elapsed_slots <= 1 else elapsed_slots * interval
     due_at = last_finished_at + elapsed
     return Slot(due_at, due_at + interval)
+
+
+def pull_to_new_interval(
+    candidate: Candidate, options: SyncOptions, rules: ScheduleRules, now: datetime
+) -> Pull | None:
+    """Return where the pending job belongs, if its interval was changed since it was planned."""
+    last, interval = candidate.last_finished_at, options.interval
+    if last is None or not interval_has_changed(candidate, options, rules):
+        return None
+    next_run_at = plan_slot(last, interval, now).next_run_at
+    return Pull(candidate.connection_id, max(now, last + interval), next_run_at)
 
 
 def sample_jitter(interval: timedelta, rules: ScheduleRules, roll: float) -> int:

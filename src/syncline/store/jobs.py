@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from syncline.policy.schedule import RunPlan
+from syncline.policy.schedule import Pull, RunPlan
 from syncline.store.pool import Transaction
 
 ENQUEUE_PLANNED = """
@@ -51,12 +51,19 @@ PULL_FORWARD = """
       FROM unnest($1::uuid[], $2::timestamptz[]) AS pull (connection_id, scheduled_at)
      WHERE j.connection_id = pull.connection_id AND j.job_type = 'incremental'
        AND j.status = 'queued' AND j.slot_at IS NOT NULL AND j.scheduled_at > pull.scheduled_at
+ RETURNING j.connection_id
 """
 
 
-async def pull_forward(tx: Transaction, pulls: Sequence[tuple[UUID, datetime]]) -> int:
-    connection_ids, scheduled_at = zip(*pulls, strict=True)
-    return await tx.execute(PULL_FORWARD, connection_ids, scheduled_at)
+async def pull_forward(tx: Transaction, pulls: Sequence[Pull]) -> list[Pull]:
+    """Return those that moved a job."""
+    rows = await tx.fetch(
+        PULL_FORWARD,
+        [pull.connection_id for pull in pulls],
+        [pull.scheduled_at for pull in pulls],
+    )
+    moved = {row["connection_id"] for row in rows}
+    return [pull for pull in pulls if pull.connection_id in moved]
 
 
 LOCK_FREE = """
@@ -77,10 +84,12 @@ async def lock_free(tx: Transaction, ids: Sequence[UUID]) -> set[UUID]:
 
 
 CLOSE = """
-    -- Write what attempts came to, for the jobs still held under the presented token. A job that
-    -- goes back to the queue takes up the mark that was left on it while it ran; one that is
+    -- Write what attempts came to, for the jobs that still run under the presented token. A job
+    -- that goes back to the queue takes up the mark that was left on it while it ran; one that is
     -- released keeps the error of the failure before. As everywhere below, what names single jobs
-    -- is written so that it can be neither hashed nor merged, which would read all of them.
+    -- is written so that it can be neither hashed nor merged, which would read all of them; nor
+    -- does the status lead to an index of what runs. It is compared because whoever cancels a job
+    -- by plain SQL may leave the lease.
     UPDATE {schema}.sync_jobs j
        SET status = closing.status, attempts = closing.attempts, lapses = closing.lapses,
            retry_after = closing.retry_after, finished_at = closing.finished_at,
@@ -100,6 +109,7 @@ CLOSE = """
            AS closing (id, token, status, attempts, lapses, retry_after, finished_at, error,
                        counts_as_last)
      WHERE j.id = ANY (ARRAY[closing.id]) AND j.lease_token IS NOT DISTINCT FROM closing.token
+       AND j.status IS NOT DISTINCT FROM 'running'
  RETURNING j.id, j.again_priority, j.again_cursor
 """
 
@@ -155,6 +165,7 @@ CLOSE_EMPTY = """
                lease_token = NULL, lease_expires_at = NULL, updated_at = now()
           FROM unnest($1::uuid[], $2::uuid[]) AS closing (id, token)
          WHERE j.id = ANY (ARRAY[closing.id])
+           AND j.status IS NOT DISTINCT FROM 'running'
            AND j.lease_token IS NOT DISTINCT FROM closing.token AND j.again_priority IS NULL
            AND coalesce(j.slot_at <= coalesce($3::timestamptz, now()), true)
      RETURNING j.id
@@ -188,6 +199,7 @@ ADVANCE = """
       FROM unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::int[])
            AS page (id, token, cursor, pages_before)
      WHERE j.id = ANY (ARRAY[page.id]) AND j.lease_token IS NOT DISTINCT FROM page.token
+       AND j.status IS NOT DISTINCT FROM 'running'
        AND j.committed_pages = page.pages_before
  RETURNING j.id, j.committed_pages, j.attempts, j.lapses
 """
@@ -230,7 +242,7 @@ async def advance(
 PROGRESS = """
     -- How far a job that is still held under the presented token has come.
     SELECT committed_pages, attempts, lapses FROM {schema}.sync_jobs
-     WHERE id = $1 AND lease_token = $2
+     WHERE id = $1 AND lease_token = $2 AND status IS NOT DISTINCT FROM 'running'
 """
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from syncline.policy.schedule import Candidate, RunPlan, ScheduleRules, StoredSync
+from syncline.policy.schedule import Candidate, Pull, RunPlan, ScheduleRules, StoredSync
 from syncline.store.pool import Transaction
 
 BEFORE_ALL = UUID(int=0)
@@ -149,11 +149,13 @@ async def read_candidates(tx: Transaction, ids: Sequence[UUID]) -> Iterator[Cand
 
 SAVE_PLANS = """
     -- Publish the plans of the jobs just inserted: single keys change, everything else stays. The
-    -- interval planned with is the one that stands there, or the one that mends it.
+    -- interval planned with is the one that stands there, or the one that mends it. Whoever makes
+    -- a connection active by plain SQL leaves the reason why it was not.
     UPDATE {schema}.connections c
        SET metadata = jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
                                 {schema}.object_or_empty(c.metadata -> 'sync') || plan.patch),
            look_at = plan.look_at, last_finished_at = plan.last_finished_at, updated_at = $5,
+           status_reason = NULL,
            interval_planned = coalesce(plan.patch ->> 'interval_seconds', c.interval_stored)
       FROM unnest($1::uuid[], $2::jsonb[], $3::timestamptz[], $4::timestamptz[])
            AS plan (id, patch, look_at, last_finished_at)
@@ -182,10 +184,30 @@ def _patch(plan: RunPlan) -> str:
     )
 
 
+PUBLISH_NEXT_RUNS = """
+    -- Publish when the run after one that was pulled forward is due.
+    UPDATE {schema}.connections c
+       SET metadata = jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
+                                {schema}.object_or_empty(c.metadata -> 'sync') || next.patch),
+           updated_at = $3
+      FROM unnest($1::uuid[], $2::jsonb[]) AS next (id, patch)
+     WHERE c.id = next.id
+"""
+
+
+async def publish_next_runs(tx: Transaction, pulls: Sequence[Pull], *, now: datetime) -> int:
+    return await tx.execute(
+        PUBLISH_NEXT_RUNS,
+        [pull.connection_id for pull in pulls],
+        [f'{{"next_run_at": "{rfc3339(pull.next_run_at)}"}}' for pull in pulls],
+        now,
+    )
+
+
 LOOK_LATER = """
     -- Put connections aside that have nothing to schedule now.
     UPDATE {schema}.connections c
-       SET look_at = later.look_at, interval_planned = c.interval_stored
+       SET look_at = later.look_at, interval_planned = c.interval_stored, status_reason = NULL
       FROM unnest($1::uuid[], $2::timestamptz[]) AS later (id, look_at)
      WHERE c.id = later.id
 """
