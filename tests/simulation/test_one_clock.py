@@ -2,25 +2,17 @@
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from urllib.parse import unquote, urlsplit
 
 import asyncpg
 import pytest
 
+from support.databases import shift_clock
 from syncline import Engine, Settings, SyncResult
 from syncline.testing import ScriptedConnector
 from syncline.testing.database import TemporaryServer
 
 AHEAD = timedelta(hours=2)
-# Functions found before the server's own make its clock run ahead, as the engine reads it.
-SHIFT = """
-    CREATE SCHEMA ahead;
-    CREATE FUNCTION ahead.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
-        AS $$ SELECT pg_catalog.clock_timestamp() + interval '2 hours' $$;
-    CREATE FUNCTION ahead.now() RETURNS timestamptz LANGUAGE sql STABLE
-        AS $$ SELECT pg_catalog.now() + interval '2 hours' $$;
-    ALTER DATABASE "{database}" SET search_path = ahead, pg_catalog;
-"""
+SHIFT = shift_clock("2 hours")
 
 
 @pytest.fixture
@@ -30,7 +22,7 @@ async def url_ahead(server: TemporaryServer) -> AsyncIterator[str]:
     async with Engine(Settings(database_url=url)) as engine:
         await engine.migrate()
     session = await asyncpg.connect(url)
-    await session.execute(SHIFT.format(database=unquote(urlsplit(url).path.removeprefix("/"))))
+    await session.execute(SHIFT)
     await session.close()
     yield url
     server.drop_database(url)

@@ -16,6 +16,9 @@ import asyncpg
 
 from syncline.errors import DatabaseTlsError
 
+# Whatever the role or the database has set: nobody can put a function or an operator of his own in
+# front of the ones that the statements mean. Temporary tables are looked for last.
+SEARCH_PATH = "pg_catalog, pg_temp"
 VERIFIED: Literal["verify-full"] = "verify-full"
 Tls = ssl.SSLContext | Literal["verify-full"] | None
 NO_TLS = "rejected SSL upgrade"  # the driver has no type for it

@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.resources import files
@@ -13,6 +14,7 @@ import asyncpg
 from syncline.clock import pause
 from syncline.errors import SchemaError
 from syncline.store import api_role
+from syncline.store.connect import SEARCH_PATH
 from syncline.store.pool import Pool, Transaction, is_passing
 from syncline.store.statements import Statements, quote_name
 
@@ -140,10 +142,11 @@ async def check_schema(tx: Transaction, schema: str) -> None:
 
 
 async def _install_api_role(connection: Any, schema: str, lock_timeout: timedelta) -> None:
-    role = await api_role.look(Transaction(connection, Statements(schema)), schema)
+    async with _transaction(connection):
+        role = await api_role.look(Transaction(connection, Statements(schema)), schema)
     for statement in role.statements:  # each on its own; those that are refused stay missing
         with suppress(*REFUSED):
-            async with connection.transaction():
+            async with _transaction(connection):
                 await connection.execute(f"SET LOCAL lock_timeout = {_milliseconds(lock_timeout)}")
                 await connection.execute(statement)
 
@@ -159,15 +162,18 @@ async def _apply_missing(
     quoted = quote_name(schema)
     timeout = _milliseconds(lock_timeout)
     exists = "SELECT count(*) = 1 FROM pg_catalog.pg_namespace WHERE nspname = $1"
-    if not await connection.fetchval(exists, schema):
-        await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted}")
-    if not await connection.fetchval(LEDGER_EXISTS, schema):
-        await connection.execute(CREATE_LEDGER.replace("{schema}", quoted))
+    async with _transaction(connection):
+        if not await connection.fetchval(exists, schema):
+            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted}")
+    async with _transaction(connection):
+        if not await connection.fetchval(LEDGER_EXISTS, schema):
+            await connection.execute(CREATE_LEDGER.replace("{schema}", quoted))
     for migration in known_migrations():
         # Looked up without a lock first: a role with few rights will do where nothing is missing.
-        if await _is_applied(connection, quoted, migration):
-            continue
-        async with connection.transaction():
+        async with _transaction(connection):
+            if await _is_applied(connection, quoted, migration):
+                continue
+        async with _transaction(connection):
             await connection.execute("SELECT set_config('lock_timeout', $1, true)", timeout)
             await connection.execute(
                 f"LOCK TABLE {quoted}.schema_migrations IN SHARE ROW EXCLUSIVE MODE"
@@ -180,6 +186,14 @@ async def _apply_missing(
                 *(migration.version, migration.name, migration.checksum, migration.requires),
             )
         done.append(f"{migration.version:04}_{migration.name}")
+
+
+@asynccontextmanager
+async def _transaction(connection: Any) -> AsyncIterator[None]:
+    """Open a transaction in which statements mean what they say, also behind a pooler."""
+    async with connection.transaction():
+        await connection.execute(f"SET LOCAL search_path = {SEARCH_PATH}")
+        yield
 
 
 async def _is_applied(connection: Any, quoted_schema: str, migration: Migration) -> bool:

@@ -13,7 +13,7 @@ import asyncpg
 
 from syncline.clock import monotonic, pause
 from syncline.errors import TooSlow
-from syncline.store.connect import connect
+from syncline.store.connect import SEARCH_PATH, connect
 from syncline.store.statements import Statements, quote_name, quote_text
 
 T = TypeVar("T")
@@ -399,6 +399,7 @@ class Pool:
             opening += (
                 f"; SET LOCAL idle_in_transaction_session_timeout = {self._idle_milliseconds}"
                 f"; SET LOCAL lock_timeout = {LOCK_TIMEOUT_MILLISECONDS}"
+                f"; SET LOCAL search_path = {SEARCH_PATH}"
             )
         if role is not None and self._request_tenant is not None:
             opening += (
@@ -409,7 +410,8 @@ class Pool:
 
     async def _check_once(self, connection: Any) -> None:
         if not self._found.is_checked and self._check is not None:
-            await self._check(Transaction(connection, self._statements))
+            async with self._begin(connection, None) as tx:
+                await self._check(tx)
             self._found.is_checked = True
 
     async def _role(self, connection: Any) -> str | None:
@@ -418,8 +420,8 @@ class Pool:
             return None
         found = self._found
         if not found.looked_for_role:
-            tx = Transaction(connection, self._statements)
-            found.request_role = await self._find_request_role(tx)
+            async with self._begin(connection, None) as tx:
+                found.request_role = await self._find_request_role(tx)
             found.looked_for_role = True
         return found.request_role
 
@@ -430,6 +432,7 @@ class Pool:
             "idle_in_transaction_session_timeout": self._idle_milliseconds,
             "lock_timeout": LOCK_TIMEOUT_MILLISECONDS,
             "default_transaction_isolation": ISOLATION,
+            "search_path": SEARCH_PATH,
             **PLANNED_ONCE,
             "jit": "off",  # short statements only lose by it
             # A host that vanished between two packets must not hold its locks for two hours.

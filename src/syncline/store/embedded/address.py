@@ -11,6 +11,7 @@ from urllib.parse import quote
 import asyncpg
 
 from syncline.errors import EmbeddedError
+from syncline.store.connect import SEARCH_PATH
 
 USER = "syncline"
 DATABASE = "syncline"
@@ -70,7 +71,9 @@ async def reach(data: Path) -> str | None:
 
 
 async def _ensure_database(url: str) -> None:
-    connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS)
+    connection = await asyncpg.connect(
+        url, timeout=CONNECT_SECONDS, server_settings={"search_path": SEARCH_PATH}
+    )
     try:
         if not await connection.fetchval(HAS_DATABASE):
             await connection.execute(CREATE_DATABASE)
