@@ -46,6 +46,11 @@ def steps(text: str) -> Iterator[File | Command]:
         end = block.end()
 
 
+def plain_environment() -> dict[str, str]:
+    """Return a reader's environment, in which Python keeps what goes into a pipe in a buffer."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 class Shell:
     """One shell for all commands, as a reader has it."""
 
@@ -54,7 +59,7 @@ class Shell:
         self.process = subprocess.Popen(
             ["bash"],
             cwd=folder,
-            env=os.environ | {"PATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            env=plain_environment() | {"PATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

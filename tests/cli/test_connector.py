@@ -71,6 +71,7 @@ def api() -> Iterator[str]:
 def test_a_new_package_passes_its_own_tests_and_checks(folder: Path) -> None:
     made = syncline("connector", "new", "my-desk")
     package = folder / "my-desk"
+    written = sorted(str(path.relative_to(package)) for path in package.rglob("*.*"))
     tested = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=package,
@@ -79,7 +80,7 @@ def test_a_new_package_passes_its_own_tests_and_checks(folder: Path) -> None:
     )
 
     assert made.exit_code == 0, made.output
-    assert sorted(str(path.relative_to(package)) for path in package.rglob("*.*")) == [
+    assert written == [
         "README.md",
         "pyproject.toml",
         "syncline_my_desk.py",
@@ -234,3 +235,26 @@ def test_what_cannot_be_run_is_told(arguments: list[str], complaint: str, folder
 
 def keys(page: dict[str, Any]) -> list[str]:
     return [signal["dedupe_key"] for signal in page["signals"]]
+
+
+def test_in_a_pipe_what_went_wrong_comes_after_the_results(tmp_path: Path) -> None:
+    (tmp_path / "broken_desk.py").write_text(
+        "from syncline import Connector, Permanent\n"
+        "class Desk(Connector):\n"
+        "    provider = 'desk'\n"
+        "    def sync(self, connection, cursor):\n"
+        "        raise Permanent('no such desk')\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-m", "syncline", "connector", "run", "broken_desk:Desk"],
+        cwd=tmp_path,
+        env={},  # PYTHONUNBUFFERED would hide it
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+    assert ran.stdout.splitlines()[-2:] == [
+        "More waiting  no",
+        "syncline: Permanent: no such desk",
+    ]

@@ -20,7 +20,7 @@ from syncline.cli.options import (
     parse_object,
     read_credentials,
 )
-from syncline.cli.output import print_json, print_table, record, tell_more
+from syncline.cli.output import print_json, print_table, record, say, tell_more
 from syncline.cli.session import session_of
 from syncline.cli.showing import connection_row, show_connection
 from syncline.model import Connection, ConnectionStatus, JobType
@@ -66,7 +66,7 @@ def add(
     async def create(engine: "Engine") -> Connection:
         if provider not in engine.providers:
             note = "no connector for it is known here, so its jobs wait for a worker that has one"
-            print(f"syncline: {one_line(provider)}: {note}", file=sys.stderr)
+            say(f"syncline: {one_line(provider)}: {note}")
         return await engine.connections.create(
             tenant_id=tenant,
             provider_slug=provider,

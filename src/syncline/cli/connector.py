@@ -8,7 +8,7 @@ import typer
 
 from syncline.cli.failures import Failure
 from syncline.cli.options import AsJson, parse_json, parse_object
-from syncline.cli.output import print_json, print_table
+from syncline.cli.output import print_json, print_table, say
 from syncline.cli.session import load_connector, perform, session_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def run(
     if trial.error is not None:
         raise Failure(f"{type(trial.error).__name__}: {trial.error}") from trial.error
     if trial.has_more:
-        print(f"There is more after these {pages} pages: --pages or --cursor", file=sys.stderr)
+        say(f"There is more after these {pages} pages: --pages or --cursor")
 
 
 @commands.command(

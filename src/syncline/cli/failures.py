@@ -5,12 +5,14 @@ import traceback
 
 from syncline.api.wording import one_line
 from syncline.cli.interrupts import Interrupted
+from syncline.cli.output import flush_results
 
 FAILED = 1
 
 
 def report(error: Exception, *, debug: bool) -> int:
     """Tell the error and return the exit code."""
+    flush_results()
     if debug:
         traceback.print_exception(error)
     if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands without a command

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -104,14 +105,21 @@ def cell(value: Any, *, longest: int = LONGEST_CELL) -> Text:
 
 
 def say(sentence: str) -> None:
-    """Say something on stderr, where it does not get into the results."""
-    print(sentence, file=sys.stderr)
+    """Say something on stderr, where it does not get into the results, but after them."""
+    flush_results()
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def flush_results() -> None:
+    """Write out what was printed: in a pipe stdout waits in a buffer, and stderr would overtake."""
+    with suppress(OSError):  # whoever read it has gone
+        sys.stdout.flush()
 
 
 def tell_more(found: Sequence[Any], limit: int, option: str) -> None:
     """Say on stderr how to see the next page, if there may be one."""
     if len(found) == limit:
-        print(f"There may be more: {option} {found[-1].id}", file=sys.stderr)
+        say(f"There may be more: {option} {found[-1].id}")
 
 
 def plain(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """`syncline secrets …` and `connections set-credentials`: what connections sign in with."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +8,7 @@ from syncline.cli.connections import ID
 from syncline.cli.connections import commands as connection_commands
 from syncline.cli.failures import Failure
 from syncline.cli.options import AsJson, ConnectionId, FromStdin, read_credentials
-from syncline.cli.output import print_json
+from syncline.cli.output import print_json, say
 from syncline.cli.session import session_of
 from syncline.cli.showing import show_connection
 
@@ -61,7 +60,7 @@ def rotate(context: typer.Context, json: AsJson = False) -> None:
 
     def tell(progress: "Rotation") -> None:
         if not json:
-            print(f"{progress.done} done, {progress.left} left", file=sys.stderr)
+            say(f"{progress.done} done, {progress.left} left")
 
     async def run(engine: "Engine") -> "Rotation":
         return await engine.secrets.rotate(tell)

@@ -14,6 +14,7 @@ import typer
 from syncline import eventloop
 from syncline.api.wording import one_line
 from syncline.cli.interrupts import Interrupted, Interrupts
+from syncline.cli.output import say
 from syncline.clock import pause
 from syncline.errors import SettingsError
 from syncline.secret_files import ReadableByAll
@@ -47,7 +48,7 @@ class Session:
             warnings.simplefilter("always", ReadableByAll)
             settings = Settings(**chosen)
         for warning in told:
-            print(f"syncline: {warning.message}", file=sys.stderr)
+            say(f"syncline: {warning.message}")
         return settings
 
     def connectors(self, settings: "Settings") -> list["Connector"]:
@@ -112,7 +113,7 @@ async def _enter_when_reachable(engine: "Engine") -> None:
             if not is_away(error):
                 raise
             reason = one_line(str(error)) or type(error).__name__
-            print(f"syncline: waiting for the database: {reason}", file=sys.stderr, flush=True)
+            say(f"syncline: waiting for the database: {reason}")
         else:
             return
         await pause(wait)
