@@ -34,7 +34,11 @@ async def test_from_the_first_key_on_everybody_needs_one(world: World, local: Cl
         assert refused.headers["content-type"] == "application/problem+json"
     await world.engine.access.revoke_key(key.id)
     async with client_of(world.engine) as newcomer:
-        assert (await newcomer.get("/v1/stats")).status_code == 401
+        refused = await newcomer.get("/v1/stats")
+        assert refused.status_code == 401
+        assert (
+            refused.json()["detail"] == "send a key in the header `Authorization`, as `Bearer KEY`"
+        )
 
 
 @pytest.mark.engine(api={"host": "0.0.0.0"})

@@ -165,6 +165,21 @@ def test_migrate_says_what_it_did(syncline: CommandLine) -> None:
     syncline.sql("DROP SCHEMA another CASCADE")
 
 
+def test_migrate_does_not_call_a_newer_schema_up_to_date(syncline: CommandLine) -> None:
+    syncline("migrate", "--schema", "newer")
+    tomorrow = "INSERT INTO newer.schema_migrations VALUES (9000, 'tomorrow', 'x', {})"
+    syncline.sql(tomorrow.format(0))
+    newer = syncline("migrate", "--schema", "newer")
+    syncline.sql("UPDATE newer.schema_migrations SET requires = 9000 WHERE version = 9000")
+    breaking = syncline("migrate", "--schema", "newer")
+    syncline.sql("DROP SCHEMA newer CASCADE")
+
+    assert newer.exit_code == 0
+    assert newer.stdout.startswith("The schema is at version 9000, newer than this Syncline, which")
+    assert breaking.exit_code == 1
+    assert "install a newer one" in breaking.stderr
+
+
 def test_verify_passes_on_a_sound_database(syncline: CommandLine) -> None:
     syncline.add()
 

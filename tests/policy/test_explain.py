@@ -123,7 +123,7 @@ CASES: dict[str, tuple[Evidence, Reason, str]] = {
     "single flight": (
         evidence(job(), RUNNING),
         Reason.SINGLE_FLIGHT,
-        f"full job {SECOND} is running",
+        f"full job {SECOND} has been running since 2025-01-01 11:58:00Z (2 min ago).",
     ),
     "running beside a job of the future": (
         evidence(job(scheduled_at=at("12:05")), RUNNING),
@@ -143,12 +143,12 @@ CASES: dict[str, tuple[Evidence, Reason, str]] = {
     "lease lapsed": (
         evidence(replace(RUNNING, lease_expires_at=at("11:59"))),
         Reason.LEASE_LAPSED,
-        "has not renewed its lease since",
+        "has not renewed its lease since 2025-01-01 11:59:00Z (1 min ago).",
     ),
     "no worker": (
         evidence(job(), workers=(worker(status="dead"), worker(roles=("scheduler",)))),
         Reason.NO_WORKER,
-        "no worker is alive (1 fell silent within a day)",
+        "has been due since 2025-01-01 11:59:00Z (1 min ago), but no worker is alive (1 fell",
     ),
     "only stopping workers": (
         evidence(job(), workers=(worker(status="stopping"),)),
@@ -159,6 +159,11 @@ CASES: dict[str, tuple[Evidence, Reason, str]] = {
         evidence(job(), workers=(worker(providers=("git", "demo")),)),
         Reason.PROVIDER_UNKNOWN,
         "no worker has a connector for 'github'; those alive (1) know demo, git",
+    ),
+    "provider installed after the worker's start": (
+        evidence(job(), workers=(worker(providers=("git", "demo")),)),
+        Reason.PROVIDER_UNKNOWN,
+        "and restart that worker: it reads what is installed when it starts.",
     ),
     "worker busy": (
         evidence(job(), workers=(worker(busy=10), worker(providers=(), slots=5))),

@@ -15,6 +15,7 @@ from syncline.sdk.connector import Connector
 if TYPE_CHECKING:
     from syncline.engine.app import Engine
     from syncline.model import ApiRole
+    from syncline.store.migrate import SchemaVersions
 
 commands = typer.Typer()
 embedded = typer.Typer(
@@ -31,13 +32,26 @@ def migrate(context: typer.Context, json: AsJson = False) -> None:
     Also makes the role that requests take on, so that row-level security holds for them. What this
     session may not do for it is printed, for an administrator to run.
     """
-    applied, role = session_of(context).call(_migrate)
+    applied, versions, role = session_of(context).call(_migrate)
     if json:
-        print_json({"applied": applied, "api_role": role.name, "statements": role.statements})
+        print_json(
+            {
+                "applied": applied,
+                "version": versions.applied,
+                "known_version": versions.known,
+                "api_role": role.name,
+                "statements": role.statements,
+            }
+        )
         return
     for name in applied:
         print(f"Applied {name}.")
-    if not applied:
+    if versions.applied > versions.known:
+        print(
+            f"The schema is at version {versions.applied}, newer than this Syncline, which knows "
+            f"{versions.known} and can work on it."
+        )
+    elif not applied:
         print("The schema is up to date.")
     if role.statements:
         print(f"Requests run without row-level security until role {role.name} is ready.")
@@ -46,8 +60,8 @@ def migrate(context: typer.Context, json: AsJson = False) -> None:
             print(f"{statement};")
 
 
-async def _migrate(engine: "Engine") -> "tuple[list[str], ApiRole]":
-    return await engine.migrate(), await engine.api_role()
+async def _migrate(engine: "Engine") -> "tuple[list[str], SchemaVersions, ApiRole]":
+    return await engine.migrate(), await engine.schema_versions(), await engine.api_role()
 
 
 @commands.command(epilog="Example: syncline providers --connectors my_connectors")

@@ -46,7 +46,7 @@ from syncline.settings import Settings
 from syncline.store import api_role, status, views
 from syncline.store.embedded import EmbeddedPostgres
 from syncline.store.invariants import BROKEN, Finding
-from syncline.store.migrate import check_schema, migrate
+from syncline.store.migrate import SchemaVersions, check_schema, migrate, read_versions
 from syncline.store.pool import Pool, Transaction
 from syncline.store.status import Status
 from syncline.store.views import Summary
@@ -111,6 +111,11 @@ class Engine:
     async def migrate(self) -> list[str]:
         """Bring the schema up to this version; return the migrations that were applied."""
         return await migrate(self._pool)
+
+    async def schema_versions(self) -> SchemaVersions:
+        """Return the version that the schema is at, and the newest that this Syncline knows."""
+        async with self._pool.transaction() as tx:
+            return await read_versions(tx)
 
     async def api_role(self) -> ApiRole:
         """Return the role that requests take on, with the statements that it still needs."""

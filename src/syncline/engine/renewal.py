@@ -57,7 +57,7 @@ class Renewals:
         try:
             found = await self._pool.retrying(lambda tx: credentials.read(tx, ids))
         except Exception as error:  # the jobs are claimed; each of them must come to some end
-            reason = missing_right(error) or "just now"
+            reason = missing_right(error) or f"{type(error).__name__}: {error}"
             for claim in holders:
                 claim.credentials = Transient(f"the credentials could not be read: {reason}")
         else:

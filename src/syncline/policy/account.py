@@ -20,11 +20,16 @@ def span(length: timedelta) -> str:
 
 
 def moment(instant: datetime, now: datetime) -> str:
-    """Return an instant, and how far from now it is."""
+    """Return when something happens: `at`, an instant, and how far from now it is."""
+    return f"at {instant_text(instant, now)}"
+
+
+def instant_text(instant: datetime, now: datetime) -> str:
+    """Return an instant, and how far from now it is, to stand after `since` or `at`."""
     shown = instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     if instant > now:
-        return f"at {shown} (in {span(instant - now)})"
-    return f"at {shown} ({span(now - instant)} ago)"
+        return f"{shown} (in {span(instant - now)})"
+    return f"{shown} ({span(now - instant)} ago)"
 
 
 def error_line(error: Any) -> str:

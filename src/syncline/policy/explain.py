@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from syncline.model import ConnectionStatus, JobStatus, Worker, WorkerStatus
-from syncline.policy.account import describe, error_line, moment, reason_line, span
+from syncline.policy.account import describe, error_line, instant_text, moment, reason_line, span
 from syncline.policy.evidence import Evidence, Explanation, PendingJob, Reason
 
 
@@ -72,8 +72,8 @@ def _judge_running(evidence: Evidence, job: PendingJob) -> Verdict:
         return Verdict(
             Reason.LEASE_LAPSED,
             f"Job {job.id} was running, but its worker has not renewed its lease since "
-            f"{moment(job.lease_expires_at, evidence.now)}. A worker that is alive takes it over "
-            "within seconds.",
+            f"{instant_text(job.lease_expires_at, evidence.now)}. A worker that is alive takes it "
+            "over within seconds.",
             job.due_at,
             waits_for_job=job.id,
         )
@@ -126,8 +126,8 @@ def _judge_queued(evidence: Evidence, job: PendingJob, blocking: Sequence[Pendin
         return Verdict(
             Reason.SINGLE_FLIGHT,
             f"Its {job.job_type} job {job.id} is due, but a connection runs one job at a time and "
-            f"{other.job_type} job {other.id} is running since "
-            f"{moment(other.started_at or other.scheduled_at, now)}.",
+            f"{other.job_type} job {other.id} has been running since "
+            f"{instant_text(other.started_at or other.scheduled_at, now)}.",
             job.due_at,
             waits_for_job=other.id,
         )
@@ -171,7 +171,7 @@ def _judge_ahead(evidence: Evidence, job: PendingJob) -> Verdict:
 
 def _judge_workers(evidence: Evidence, job: PendingJob) -> Verdict:
     """Say why a job that is due has not been claimed."""
-    since = f"Job {job.id} is due since {moment(job.due_at, evidence.now)}"
+    since = f"Job {job.id} has been due since {instant_text(job.due_at, evidence.now)}"
     alive = [
         worker
         for worker in evidence.workers
@@ -185,7 +185,8 @@ def _judge_workers(evidence: Evidence, job: PendingJob) -> Verdict:
         reason = Reason.PROVIDER_UNKNOWN
         told = (
             f"no worker has a connector for {evidence.provider_slug!r}; those alive "
-            f"({len(alive)}) know {known}. Install or name its connector for a worker."
+            f"({len(alive)}) know {known}. Install or name its connector for a worker, "
+            "and restart that worker: it reads what is installed when it starts."
         )
     elif all(worker.busy >= worker.slots for worker in able):
         reason = Reason.WORKER_BUSY

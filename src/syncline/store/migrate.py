@@ -76,6 +76,14 @@ class Migration:
     requires: int
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaVersions:
+    """The newest migration that was applied, and the newest that this version ships."""
+
+    applied: int
+    known: int
+
+
 def known_migrations() -> list[Migration]:
     """Return the migrations that this version ships, in order."""
     found = []
@@ -100,7 +108,8 @@ async def migrate(
 ) -> list[str]:
     """Bring the schema up to this version and return what was applied.
 
-    The role for requests is made too, as far as this session may.
+    Raises SchemaError on one that is too new for this version. The role for requests is made too,
+    as far as this session may.
     """
     reason = ""
     done: list[str] = []
@@ -109,6 +118,7 @@ async def migrate(
             async with pool.connection() as connection:
                 await _apply_missing(connection, pool.schema, lock_timeout, done)
                 await _install_api_role(connection, pool.schema, lock_timeout)
+                await check_schema(Transaction(connection, Statements(pool.schema)), pool.schema)
                 return done
         except asyncpg.LockNotAvailableError:
             reason = "another session kept its tables locked"
@@ -139,6 +149,13 @@ async def check_schema(tx: Transaction, schema: str) -> None:
             f"schema {schema!r} is at version {newest}, which this Syncline (version {known}) "
             "cannot work on: install a newer one"
         )
+
+
+async def read_versions(tx: Transaction) -> SchemaVersions:
+    """Return what the database is at, and what this version knows."""
+    applied = await tx.fetch(READ_LEDGER)
+    newest = max((row["version"] for row in applied), default=0)
+    return SchemaVersions(newest, known_migrations()[-1].version)
 
 
 async def _install_api_role(connection: Any, schema: str, lock_timeout: timedelta) -> None:
