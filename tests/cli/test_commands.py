@@ -1,6 +1,7 @@
 """What the commands do, on a real database."""
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -153,6 +154,19 @@ def test_what_cannot_be_done_fails(syncline: CommandLine) -> None:
 
     assert result.exit_code == 1
     assert result.stderr == f"syncline: connection {id_} is paused, not active\n"
+
+
+def test_a_config_and_a_cursor_may_stand_in_a_file(syncline: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "value.json").write_text('{"url": "https://a.example"}')
+    file = f"@{tmp_path / 'value.json'}"
+    added = syncline.json("connections", "add", "acme", "demo", "a-1", "--config", file)
+    changed = syncline.json("connections", "set-cursor", added["id"], file)
+    refused = syncline("connections", "add", "acme", "demo", "a-2", "--config", "@none.json")
+
+    assert added["config"] == {"url": "https://a.example"}
+    assert changed["metadata"]["sync"]["cursor"] == {"url": "https://a.example"}
+    assert refused.exit_code == 2
+    assert "none.json cannot be read" in refused.stderr
 
 
 def test_migrate_says_what_it_did(syncline: CommandLine) -> None:

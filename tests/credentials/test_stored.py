@@ -100,6 +100,31 @@ async def test_a_duplicate_key_leaves_the_other_connections_credentials(world: W
     assert dict((await run(world, connection)).credentials) == SECRET
 
 
+async def test_ensure_leaves_credentials_that_are_there(world: World) -> None:
+    """They may have been renewed since the application was written."""
+    key: dict[str, Any] = {"tenant_id": "acme", "provider_slug": "github", "external_id": "1"}
+    bare = await world.engine.connections.ensure(**key)
+    await world.engine.connections.ensure(**key, credentials=SECRET)
+    await world.engine.connections.ensure(**key, credentials={"token": "older"})
+
+    seen = await run(world, bare)
+
+    assert dict(seen.credentials) == SECRET
+
+
+async def test_what_cannot_be_read_is_told_with_its_cause(world: World) -> None:
+    job = await world.engine.trigger((await add(world)).id)
+    async with world.session() as session:
+        await session.execute("ALTER TABLE syncline.credentials RENAME COLUMN sealed TO gone")
+        try:
+            await world.engine.run_due()
+        finally:
+            await session.execute("ALTER TABLE syncline.credentials RENAME COLUMN gone TO sealed")
+
+    error = (await world.get_job(job.id)).error
+    assert error["message"].startswith("the credentials could not be read: UndefinedColumnError: ")
+
+
 async def test_a_row_moved_to_another_connection_does_not_open(world: World) -> None:
     one, other = await add(world), await add(world, {"token": "x"}, external_id="2")
     await world.sql(

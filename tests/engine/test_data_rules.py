@@ -1,5 +1,6 @@
 """The data rules of the specification: keys, defaults, and rows made by hand."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -75,6 +76,49 @@ async def test_bad_input_is_refused(world: World, wrong: dict[str, Any]) -> None
     assert (await world.engine.connections.create(**good)).status == "active"
     with pytest.raises(ValueError, match="already"):
         await world.engine.connections.create(**good)
+
+
+async def test_ensure_returns_what_is_there_brought_up_to_date(world: World) -> None:
+    key: dict[str, Any] = {"tenant_id": "acme", "provider_slug": "p", "external_id": "e"}
+    ensure = world.engine.connections.ensure
+
+    first = await ensure(**key, config={"url": "a"}, interval_seconds=300)
+    await world.engine.connections.set_cursor(first.id, {"at": 1})
+    await world.engine.connections.pause(first.id, reason="moving house")
+    second = await ensure(**key, config={"url": "b"}, interval_seconds=600)
+    third = await ensure(**key)
+
+    assert first.status == "active"
+    assert second.id == first.id
+    assert (second.config, second.status) == ({"url": "b"}, "paused")
+    assert second.metadata["sync"]["interval_seconds"] == 600
+    assert second.metadata["sync"]["cursor"] == {"at": 1}
+    assert third == second
+    with pytest.raises(ValueError, match="interval_seconds"):
+        await ensure(**key, interval_seconds=59)
+    assert len(await world.engine.connections.list()) == 1
+
+
+async def test_ensure_of_what_is_as_it_should_be_writes_nothing(world: World) -> None:
+    wanted: dict[str, Any] = {
+        "tenant_id": "acme",
+        "provider_slug": "p",
+        "external_id": "e",
+        "config": {"b": 1, "a": [2]},
+        "interval_seconds": 300,
+    }
+    first = await world.engine.connections.ensure(**wanted)
+    world.clock.advance(minutes=1)
+
+    assert await world.engine.connections.ensure(**wanted) == first
+
+
+async def test_many_that_ensure_the_same_get_the_same(world: World) -> None:
+    key: dict[str, Any] = {"tenant_id": "acme", "provider_slug": "p", "external_id": "e"}
+
+    found = await asyncio.gather(*(world.engine.connections.ensure(**key) for _ in range(8)))
+
+    assert len({connection.id for connection in found}) == 1
 
 
 async def test_tenant_of_a_job_is_that_of_its_connection(world: World) -> None:

@@ -90,6 +90,34 @@ async def test_a_tap_delivers_everything_and_then_what_is_new(
     assert await world.engine.verify() == []
 
 
+async def test_a_time_that_the_tap_adds_to_each_record_makes_none_of_them_new(
+    world: World, tap: SingerTap, write_source: SourceWriter
+) -> None:
+    def stamped(minute: int, **more: Any) -> list[dict[str, Any]]:
+        time = f"2025-02-01T00:0{minute}:00Z"
+        return orders(range(3), _sdc_seen_at=time, fetched_at=time, **more)
+
+    source = write_source(stamped(1))
+    one = connection(source, streams=["orders"], ignored_fields=["fetched_at"])
+    added = await add(world, one)
+
+    await sync(world, tap, added)
+    await world.engine.connections.set_cursor(added.id, None)
+    write_source(stamped(2))
+    await sync(world, tap, added)
+
+    kept = await stored(world, added)
+    assert [(one["id"], one["fetched_at"]) for one in kept] == [
+        (n, "2025-02-01T00:01:00Z") for n in range(3)
+    ]
+
+    await world.engine.connections.set_cursor(added.id, None)
+    write_source(stamped(3, note="edited"))
+    await sync(world, tap, added)
+
+    assert [one["id"] for one in await stored(world, added)] == [0, 1, 2, 0, 1, 2]
+
+
 async def test_a_page_ends_in_time_and_its_cursor_speaks_for_what_is_in_it(
     tap: SingerTap, write_source: SourceWriter
 ) -> None:
@@ -137,10 +165,11 @@ async def test_streams_are_chosen_by_name_or_pattern(
         ({"settings": {}}, "config.settings.source is missing"),
         ({"settings": {"source": 3}}, "config.settings.source is int, not string"),
         ({"settings": [], "streams": "x"}, "config.streams is not a list"),
+        ({"settings": {"source": "x"}, "ignored_fields": "at"}, "config.ignored_fields is not a"),
         ({"settings": {"source": "x"}, "page_size": 0}, "config.page_size is not a number"),
         ({"source": "x"}, "config.source is unknown"),
     ],
-    ids=["missing", "type", "streams", "page size", "unknown"],
+    ids=["missing", "type", "streams", "ignored fields", "page size", "unknown"],
 )
 async def test_a_config_that_does_not_fit_names_the_field(
     world: World, tap: SingerTap, config: dict[str, Any], told: str

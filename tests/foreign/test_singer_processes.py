@@ -91,7 +91,9 @@ def test_a_tap_is_installed_shown_upgraded_and_removed_by_command(tmp_path: Path
     source.write_text("".join(json.dumps(one) + "\n" for one in orders(range(2))))
     wheel = build_wheel(tmp_path, "1.0")
 
-    assert "It needs the settings: source" in syncline(home, "add", str(wheel))
+    told = syncline(home, "add", str(wheel))
+    assert "It needs the settings: source" in told
+    assert "Workers that run already do not know it: restart them." in told
     [listed] = json.loads(syncline(home, "list", "--json"))
     assert (listed["provider"], listed["version"]) == ("tap-fake", "1.0")
     assert listed["executable"].startswith(str(home / "singer"))
@@ -102,12 +104,19 @@ def test_a_tap_is_installed_shown_upgraded_and_removed_by_command(tmp_path: Path
         ("orders", True),
         ("people", False),
     ]
+    (tmp_path / "config.json").write_text(config)
+    from_file = syncline(
+        home, "streams", "tap-fake", "--config", f"@{tmp_path / 'config.json'}", "--json"
+    )
+    assert json.loads(from_file) == found
     refused = syncline(home, "streams", "tap-fake", "--config", "{}", code=1)
     assert "config.settings.source is missing" in refused
     assert "tap-fake" in syncline(home, "providers")
 
     newer = build_wheel(tmp_path, "2.0")
-    assert "2.0" in syncline(home, "upgrade", "tap-fake", "--package", str(newer))
+    told = syncline(home, "upgrade", "tap-fake", "--package", str(newer))
+    assert "2.0" in told
+    assert "restart them" in told
     assert Path(listed["executable"]).exists()  # what runs now goes on with it
     assert "removed" in syncline(home, "remove", "tap-fake")
     assert json.loads(syncline(home, "list", "--json")) == []

@@ -125,7 +125,7 @@ def test_a_page_of_the_wrong_shape_is_refused(returned: Any, message: str) -> No
         ({"payload": {"a": "\0"}}, "payload: holds a NUL character"),
         ({"payload": {"a": "x" * 1000}}, "payload: 1008 bytes of JSON, over the limit of 1000"),
         ({"dedupe_key": ""}, "dedupe_key is not a non-empty text"),
-        ({"dedupe_key": 42}, "dedupe_key is not a non-empty text"),
+        ({"dedupe_key": 42}, "dedupe_key is int, not a text: use str(…)"),
         ({"dedupe_key": "\0"}, "dedupe_key is not a non-empty text"),
         ({"dedupe_key": "\udfff"}, "dedupe_key is not a non-empty text"),
         ({"dedupe_key": "k" * 1025}, "dedupe_key is over 1024 bytes"),

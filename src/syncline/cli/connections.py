@@ -2,7 +2,7 @@
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,14 +11,15 @@ from syncline.cli.failures import Failure
 from syncline.cli.options import (
     After,
     AsJson,
+    Config,
     ConnectionId,
     FromStdin,
     Limit,
     OfProvider,
     OfTenant,
     parse_json,
-    parse_object,
     read_credentials,
+    text_of,
 )
 from syncline.cli.output import print_json, print_table, record, say, tell_more
 from syncline.cli.session import session_of
@@ -50,10 +51,7 @@ def add(
     external_id: Annotated[
         str, typer.Argument(metavar="EXTERNAL_ID", help="Its name at the provider.")
     ],
-    config: Annotated[
-        dict[str, Any] | None,
-        typer.Option(metavar="JSON", parser=parse_object, help="Non-secret settings."),
-    ] = None,
+    config: Config = None,
     interval: Annotated[
         int | None, typer.Option(metavar="SECONDS", min=60, help="Time between two runs.")
     ] = None,
@@ -183,7 +181,7 @@ def set_cursor(
     context: typer.Context,
     connection: ConnectionId,
     cursor: Annotated[
-        str | None, typer.Argument(metavar="JSON", help="Where the next run starts from.")
+        str | None, typer.Argument(metavar="JSON|@FILE", help="Where the next run starts from.")
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Start from nothing.")] = False,
     json: AsJson = False,
@@ -191,7 +189,7 @@ def set_cursor(
     """Change where the next run starts from."""
     if (cursor is None) != clear:
         raise typer.BadParameter("give either a cursor in JSON or --clear")
-    value = None if cursor is None else parse_json(cursor)
+    value = None if cursor is None else parse_json(text_of(cursor))
     changed = session_of(context).call(
         lambda engine: engine.connections.set_cursor(connection, value)
     )

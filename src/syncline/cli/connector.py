@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.failures import Failure
-from syncline.cli.options import AsJson, parse_json, parse_object
+from syncline.cli.options import AsJson, Config, parse_json, parse_object, text_of
 from syncline.cli.output import print_json, print_table, say
 from syncline.cli.session import load_connector, perform, session_of
 
@@ -21,26 +21,8 @@ commands = typer.Typer(
 )
 
 
-def _text_of(argument: str) -> str:
-    """Return what was given, or what the file holds that `@` names."""
-    if not argument.startswith("@"):
-        return argument
-    try:
-        return Path(argument[1:]).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{argument[1:]} cannot be read: {error}") from None
-
-
-def _config(argument: str) -> Any:
-    return parse_object(_text_of(argument))
-
-
 Name = Annotated[
     str, typer.Argument(metavar="MODULE:CLASS", help="Installed, or in the current folder.")
-]
-Config = Annotated[
-    dict[str, Any] | None,
-    typer.Option(metavar="JSON|@FILE", parser=_config, help="The connection's config."),
 ]
 CredentialsFromStdin = Annotated[
     bool, typer.Option("--credentials-stdin", help="Read credentials, a JSON object, from stdin.")
@@ -90,7 +72,7 @@ def run(
     trial = Trial(
         load_connector(connector),
         config=config or {},
-        cursor=None if cursor is None else parse_json(_text_of(cursor)),
+        cursor=None if cursor is None else parse_json(text_of(cursor)),
         credentials=_credentials(credentials_stdin),
         most_pages=pages,
         is_recorded=record is not None,

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -37,6 +38,20 @@ def parse_object(text: str) -> Any:
     return value
 
 
+def text_of(argument: str) -> str:
+    """Return what was given, or what the file holds that `@` names."""
+    if not argument.startswith("@"):
+        return argument
+    try:
+        return Path(argument[1:]).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{argument[1:]} cannot be read: {error}") from None
+
+
+def _config(argument: str) -> Any:
+    return parse_object(text_of(argument))
+
+
 def read_credentials() -> Any:
     """Return the JSON object on stdin; what is wrong with it is said without a word of it."""
     try:
@@ -58,6 +73,10 @@ ConnectionId = Annotated[
 JobId = Annotated[UUID, typer.Argument(metavar="JOB", parser=_job_id, help="Its id.")]
 SomeJob = Annotated[
     UUID | None, typer.Argument(metavar="[JOB]", parser=_job_id, help="The id of one.")
+]
+Config = Annotated[
+    dict[str, Any] | None,
+    typer.Option(metavar="JSON|@FILE", parser=_config, help="The connection's config, no secrets."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 FromStdin = Annotated[

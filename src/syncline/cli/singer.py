@@ -5,7 +5,7 @@ from uuid import UUID
 
 import typer
 
-from syncline.cli.options import AsJson, parse_object
+from syncline.cli.options import AsJson, Config
 from syncline.cli.output import print_fields, print_json, print_table
 from syncline.cli.session import perform, session_of
 
@@ -39,6 +39,7 @@ def add(
     if any(tap.name == name for tap in taps.all()):
         raise ValueError(f"{name} is installed already: `syncline singer upgrade {name}`")
     _tell(taps.add(package, name=name, executable=executable))
+    print("Workers that run already do not know it: restart them.")
 
 
 @commands.command("list", epilog="Example: syncline singer list --json")
@@ -80,9 +81,7 @@ def show(tap: Tap, json: AsJson = False) -> None:
 def streams(
     context: typer.Context,
     tap: Tap,
-    config: Annotated[
-        Any, typer.Option(parser=parse_object, metavar="JSON", help="A connection's config.")
-    ] = None,
+    config: Config = None,
     json: AsJson = False,
 ) -> None:
     """Check a config against the tap's description, and list the streams that it leads to."""
@@ -125,8 +124,9 @@ def upgrade(
         str | None, typer.Option(help="Install this instead, such as tap-csv==1.2.")
     ] = None,
 ) -> None:
-    """Install the newest version; runs that have begun end with the one before."""
+    """Install the newest version; workers use it once they are restarted."""
     _tell(_shelf().upgrade(tap, package))
+    print("Workers that run already use the version before: restart them.")
 
 
 @commands.command(epilog="Example: syncline singer remove tap-rest-api-msdk")

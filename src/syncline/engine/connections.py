@@ -1,6 +1,7 @@
 """What people do with connections: add, look, pause, resume, change, delete."""
 
 import json
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,10 +16,11 @@ from syncline.engine.connection_batches import (
 from syncline.engine.connection_credentials import ConnectionCredentials
 from syncline.engine.connection_listing import ConnectionListing
 from syncline.engine.desk import Once, check_text, get_connection, lock_connection, not_found
-from syncline.engine.edits import Edit, version_of
+from syncline.engine.edits import Edit, edit_towards, version_of
 from syncline.errors import Changed, Conflict
 from syncline.model import Connection, ConnectionStatus
 from syncline.store import connections, jobs, signals
+from syncline.store import credentials as stored_credentials
 from syncline.store.pool import Transaction
 from syncline.store.schedule import rfc3339
 
@@ -64,6 +66,39 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
             return connection
 
         return await self._change(insert, once)
+
+    async def ensure(
+        self,
+        *,
+        tenant_id: str,
+        provider_slug: str,
+        external_id: str,
+        config: dict[str, Any] | None = None,
+        interval_seconds: int | None = None,
+        credentials: dict[str, Any] | None = None,
+    ) -> Connection:
+        """Add a connection, or return the one that has this key, with config and interval set.
+
+        For an application that states its connections at each start. What is left out stays as it
+        is, and so does the status. Credentials are stored where there are none: those that are
+        there may have been renewed since.
+        """
+        new = NewConnection(tenant_id, provider_slug, external_id, config, interval_seconds)
+        check_new(new, self._longest_interval)
+        self._check_credentials(credentials)
+        connection_id = new_id()
+
+        async def insert_or_edit(tx: Transaction) -> Connection:
+            now = await self._clock.now(tx)
+            found_id = await connections.insert(tx, make(new, connection_id, now), now=now)
+            await lock_connection(tx, found_id, tenant_id)
+            found = await get_connection(tx, found_id, tenant_id)
+            await self._apply(tx, found_id, edit_towards(found, config, interval_seconds), now)
+            if credentials is not None and not await stored_credentials.read(tx, [found_id]):
+                await self._put(tx, tenant_id, found_id, credentials, now)
+            return await get_connection(tx, found_id, tenant_id)
+
+        return await self._change(insert_or_edit)
 
     async def get(self, connection_id: UUID, *, tenant_id: str | None = None) -> Connection:
         async def read(tx: Transaction) -> Connection:
@@ -174,22 +209,29 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
         expected: str | None = None,
     ) -> Connection:
         """Change what the edit names, together; `expected` is the version that was read before."""
-        texts = edit.texts(self._longest_interval, self._settings.executor.max_cursor_bytes)
+        self._texts(edit)  # a bad value is refused before anything is asked
 
         async def change(tx: Transaction) -> Connection:
             await lock_connection(tx, connection_id, tenant_id)
             await check_unchanged(tx, connection_id, expected)
-            now = await self._clock.now(tx)
-            for key, text in texts.items():
-                await connections.set_sync_key(tx, connection_id, key, text, now=now)
-            if "cursor" in texts:
-                await jobs.forget_cursors(tx, connection_id)
-            if edit.config is not None:
-                config = json.dumps(edit.config)
-                await connections.set_config(tx, connection_id, config, now=now)
+            await self._apply(tx, connection_id, edit, await self._clock.now(tx))
             return await get_connection(tx, connection_id, tenant_id)
 
         return await self._change(change)
+
+    async def _apply(self, tx: Transaction, connection_id: UUID, edit: Edit, now: datetime) -> None:
+        """Change a connection, which is locked."""
+        texts = self._texts(edit)
+        for key, text in texts.items():
+            await connections.set_sync_key(tx, connection_id, key, text, now=now)
+        if "cursor" in texts:
+            await jobs.forget_cursors(tx, connection_id)
+        if edit.config is not None:
+            config = json.dumps(edit.config)
+            await connections.set_config(tx, connection_id, config, now=now)
+
+    def _texts(self, edit: Edit) -> dict[str, str | None]:
+        return edit.texts(self._longest_interval, self._settings.executor.max_cursor_bytes)
 
     @property
     def _longest_interval(self) -> int:

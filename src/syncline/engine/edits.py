@@ -9,6 +9,7 @@ from typing import Any
 from syncline.engine.connection_batches import check_interval
 from syncline.engine.desk import check_config, json_or_value_error
 from syncline.model import Connection
+from syncline.sdk.jsontext import same_json
 
 
 class Left(Enum):
@@ -43,11 +44,26 @@ class Edit:
         return found
 
 
+def edit_towards(
+    present: Connection, config: dict[str, Any] | None, interval_seconds: int | None
+) -> Edit:
+    """Return what has to be changed for a connection to be so; None leaves a value as it is."""
+    interval: int | Left = Left.ALONE
+    if interval_seconds is not None and _interval_of(present) != interval_seconds:
+        interval = interval_seconds
+    is_same = config is None or same_json(present.config, config)
+    return Edit(interval_seconds=interval, config=None if is_same else config)
+
+
 def version_of(connection: Connection) -> str:
     """Return a digest of what people edit; a run of the connection leaves it alone."""
-    metadata = connection.metadata
-    sync = metadata.get("sync") if isinstance(metadata, dict) else None
-    interval = sync.get("interval_seconds") if isinstance(sync, dict) else None
+    interval = _interval_of(connection)
     edited = [connection.status, connection.status_reason, connection.config, interval]
     text = json.dumps(edited, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:20]
+
+
+def _interval_of(connection: Connection) -> Any:
+    metadata = connection.metadata
+    sync = metadata.get("sync") if isinstance(metadata, dict) else None
+    return sync.get("interval_seconds") if isinstance(sync, dict) else None

@@ -169,7 +169,9 @@ def _read_payload(payload: Any, where: str, limits: PageLimits) -> str:
 def _read_dedupe_key(key: Any, where: str) -> str | None:
     if key is None:
         return None
-    if not isinstance(key, str) or not key or UNSTORABLE.search(key):
+    if not isinstance(key, str):
+        raise ContractError(f"{where}.dedupe_key is {type(key).__name__}, not a text: use str(…)")
+    if not key or UNSTORABLE.search(key):
         raise ContractError(f"{where}.dedupe_key is not a non-empty text")
     if len(key.encode()) > MAX_DEDUPE_KEY_BYTES:
         raise ContractError(f"{where}.dedupe_key is over {MAX_DEDUPE_KEY_BYTES} bytes")

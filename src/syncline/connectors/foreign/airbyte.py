@@ -48,7 +48,8 @@ class AirbyteManifest(ForeignConnector):
     """Syncs by a manifest.
 
     Config: `manifest`, an object; `settings`, what its spec asks for; `streams`, names or patterns
-    (default: all); `page_size` (default 1000). Credentials are laid over the settings.
+    (default: all); `page_size` (default 1000); `ignored_fields`. Credentials are laid over
+    the settings.
     """
 
     provider = "airbyte"
@@ -68,7 +69,7 @@ class AirbyteManifest(ForeignConnector):
             streams = await self._wanted_streams(manifest, options, folder, redact)
             await in_thread(write_json, folder / "catalog.json", _configured(streams))
             page = Gathering(options.page_size)
-            translation = Translation(streams, page, cursor, redact)
+            translation = Translation(streams, page, cursor, redact, options.ignored_fields)
             write_json(folder / "state.json", translation.states)
             more = ("--catalog", folder / "catalog.json", "--state", folder / "state.json")
             arguments = _arguments("read", folder, *more)
@@ -142,8 +143,14 @@ class Translation:
     """Turns messages of the Airbyte protocol into signals and states, in their order."""
 
     def __init__(
-        self, streams: list[dict[str, Any]], page: Gathering, cursor: Any, redact: Redact
+        self,
+        streams: list[dict[str, Any]],
+        page: Gathering,
+        cursor: Any,
+        redact: Redact,
+        ignored: frozenset[str] = frozenset(),
     ) -> None:
+        self._ignored = ignored
         self._streams = {str(one.get("name")): one for one in streams}
         self._page = page
         self._redact = redact
@@ -189,7 +196,7 @@ class Translation:
                 kind=kind_of(stream),
                 occurred_at=parse_time(record.get(cursor_field[-1])) or told,
                 payload=record,
-                dedupe_key=dedupe_key(stream, keys, record),
+                dedupe_key=dedupe_key(stream, keys, record, ignored=self._ignored),
             ),
             size_bytes,
         )

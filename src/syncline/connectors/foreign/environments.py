@@ -127,7 +127,7 @@ class Shelf:
         return installed
 
     def upgrade(self, name: str, requirement: str | None = None) -> Installed:
-        """Install the newest version beside the one in use, and use that from the next run on."""
+        """Install the newest version beside the one in use; running workers keep to that one."""
         old = self.get(name)
         script = Path(old.executable).name
         return self.add(requirement or old.requirement, name=name, executable=script)

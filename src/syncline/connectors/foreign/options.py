@@ -10,7 +10,7 @@ from syncline.errors import Permanent
 from syncline.model import Connection
 
 LARGEST_PAGE = 10_000
-KNOWN = {"settings", "streams", "page_size", "snapshots"}
+KNOWN = {"settings", "streams", "page_size", "snapshots", "ignored_fields"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class Options:
     streams: tuple[str, ...] = ()
     page_size: int = 1000
     snapshots: bool = False
+    ignored_fields: frozenset[str] = frozenset()
 
     def selects(self, stream: str) -> bool:
         """Return whether a stream is wanted; without patterns the program decides."""
@@ -48,7 +49,12 @@ def read_options(
         page_size = 1000
     if not isinstance(config.get("snapshots", False), bool):
         wrong.append("config.snapshots is not true or false")
+    ignored = config.get("ignored_fields", [])
+    if not isinstance(ignored, list) or not all(isinstance(one, str) and one for one in ignored):
+        wrong.append("config.ignored_fields is not a list of names")
+        ignored = []
     wrong += problems(settings, schema, "config.settings")
     if wrong:
         raise Permanent("; ".join(sorted(wrong)))
-    return Options(settings, tuple(streams), page_size, config.get("snapshots", False))
+    snapshots = config.get("snapshots", False)
+    return Options(settings, tuple(streams), page_size, snapshots, frozenset(ignored))

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
@@ -17,15 +18,11 @@ LARGEST_PAGE_BYTES = 8 * 2**20
 LONGEST_PAGE_SECONDS = 10.0  # what has come by then is committed, so that a slow source gets on
 LONGEST_KEY = 300
 LINE_BOUNDS = JsonBounds(nodes=QUICK_NODES)
-# What a tap stamps on a record anew at each run; an edit does not show here.
-VOLATILE = {
-    "_sdc_extracted_at",
-    "_sdc_received_at",
-    "_sdc_batched_at",
-    "_sdc_sequence",
-    "_sdc_sync_started_at",
-    "_sdc_table_version",
-}
+# What programs stamp on a record anew at each run: times of their own (but not that of a deletion),
+# numbers of runs. An edit does not show here.
+VOLATILE = re.compile(
+    r"_sdc_(?!deleted)\w+_at|_sdc_(sequence|table_version)|_airbyte_((extracted|emitted)_at|raw_id)"
+)
 
 
 class Gathering:
@@ -71,10 +68,21 @@ class Gathering:
 
 
 def dedupe_key(
-    stream: str, keys: Sequence[str], record: Mapping[str, Any], version: Any = None
+    stream: str,
+    keys: Sequence[str],
+    record: Mapping[str, Any],
+    version: Any = None,
+    ignored: Collection[str] = (),
 ) -> str:
-    """Return a key that is the same for the same content, and another one after an edit."""
-    content = {name: value for name, value in record.items() if name not in VOLATILE}
+    """Return a key that is the same for the same content, and another one after an edit.
+
+    `ignored` are the fields in which the program writes something new at each run.
+    """
+    content = {
+        name: value
+        for name, value in record.items()
+        if name not in ignored and not VOLATILE.fullmatch(name)
+    }
     text = json.dumps([stream, content, version], sort_keys=True, default=str)
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
     named = "/".join([stream, *(str(record.get(key)) for key in keys)])

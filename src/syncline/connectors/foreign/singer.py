@@ -43,8 +43,8 @@ class SingerTap(ForeignConnector):
     """Syncs with one tap, run as a process for each sync.
 
     Config: `settings`, the tap's own; `streams`, names or patterns of the streams to sync (default:
-    what the tap selects by itself); `page_size` (default 1000); `snapshots`. Credentials are laid
-    over the settings, in a file that only this user can read.
+    what the tap selects by itself); `page_size` (default 1000); `snapshots`; `ignored_fields`.
+    Credentials are laid over the settings, in a file that only this user can read.
     """
 
     def __init__(self, tap: Installed) -> None:
@@ -141,7 +141,9 @@ class Translation:
                 kind=kind_of(stream, "deleted" if is_deleted else ""),
                 occurred_at=self._time(record, described, message),
                 payload=record,
-                dedupe_key=dedupe_key(stream, described.keys, record, kept_apart),
+                dedupe_key=dedupe_key(
+                    stream, described.keys, record, kept_apart, self._options.ignored_fields
+                ),
             ),
             size_bytes,
         )
