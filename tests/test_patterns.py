@@ -45,6 +45,7 @@ WORST_CASES = {
     ("connectors/feed.py", "https?://"): Worst(8 * KB, ("http", "https:/")),
     ("connectors/feed_documents.py", "[\0"): Worst(100 * KB, ("\0", "\ud800")),
     ("connectors/foreign/environments.py", "[a-z0-9](?:"): Worst(KB, ("a.", "-")),
+    ("connectors/foreign/pages.py", "_sdc_"): Worst(64 * KB, ("_at", "a", "_a"), "_sdc_"),
     ("connectors/foreign/host.py", r"\b(CRIT"): Worst(200, ("ERROR ", "WARNIN ")),
     ("connectors/foreign/host.py", r"\b401"): Worst(40 * KB, ("401 Client ", "invalid_ ")),
     ("connectors/foreign/host.py", r"\b429"): Worst(40 * KB, ("429 Too ", "rate limit ")),

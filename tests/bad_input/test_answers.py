@@ -85,8 +85,8 @@ BAD_TIMES: dict[str, tuple[Any, str]] = {
 }
 BAD_KEYS: dict[str, tuple[Any, str]] = {
     "empty": ("", "non-empty text"),
-    "a number": (42, "non-empty text"),
-    "true": (True, "non-empty text"),
+    "a number": (42, "not a text: use str"),
+    "true": (True, "not a text: use str"),
     "too long": ("k" * 1025, "over 1024 bytes"),
     "too long in bytes": ("é" * 600, "over 1024 bytes"),
     "NUL": ("a\0", "non-empty text"),

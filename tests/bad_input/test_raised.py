@@ -92,7 +92,7 @@ HINTS: dict[str, tuple[Any, float]] = {
     "shorter than the backoff": (2, 5),
     "longer": (60.5, 60.5),
     "words": ("soon", 5),
-    "a number as a text": ("60", 5),
+    "a number as a text": ("60", 60),
     "true": (True, 5),
     "NaN": (float("nan"), 5),
     "infinity": (float("inf"), 86_400),
@@ -100,7 +100,7 @@ HINTS: dict[str, tuple[Any, float]] = {
     "an integer of 400 digits": (10**400, 86_400),
     "an integer of 5000 digits": (10**5000, 86_400),
     "a date in 1970": (datetime(1970, 1, 1, tzinfo=UTC), 5),
-    "a decimal": (Decimal(60), 5),
+    "a decimal": (Decimal(60), 60),
 }
 
 
