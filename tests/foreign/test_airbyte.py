@@ -36,6 +36,8 @@ for stream in json.loads(Path(options["--catalog"]).read_text())["streams"]:
     name = stream["stream"]["name"]
     for n in range(after, config["records"]):
         record = {"id": n, "updated": f"2025-01-01T00:00:{n:02}Z"}
+        if "stamp" in config:
+            record |= {"fetched_at": config["stamp"], "_airbyte_extracted_at": config["stamp"]}
         write(type="RECORD", record={"stream": name, "data": record, "emitted_at": 1735689600000})
     last = {"stream_descriptor": {"name": name}, "stream_state": {"after": config["records"]}}
     write(type="STATE", state={"type": "STREAM", "stream": last})
@@ -77,6 +79,20 @@ async def test_a_manifest_delivers_what_is_new_since_its_state(airbyte: AirbyteM
     cursor = pages[-1].next_cursor
     [page] = await pages_of(airbyte, cursor, settings={"records": 6}, **config)
     assert [one.payload["id"] for one in page.signals] == [5]
+
+
+async def test_a_time_that_the_source_adds_makes_no_record_a_new_one(
+    airbyte: AirbyteManifest,
+) -> None:
+    config = {"manifest": MANIFEST, "streams": ["orders"], "ignored_fields": ["fetched_at"]}
+    runs = [
+        await pages_of(airbyte, settings={"records": 2, "stamp": stamp}, **config)
+        for stamp in ("2025-02-01T00:00:00Z", "2025-02-02T00:00:00Z")
+    ]
+
+    [first, second] = [[one for page in pages for one in page.signals] for pages in runs]
+    assert [one.payload["fetched_at"] for one in second] == ["2025-02-02T00:00:00Z"] * 2
+    assert [one.dedupe_key for one in first] == [one.dedupe_key for one in second]
 
 
 @pytest.mark.parametrize(
