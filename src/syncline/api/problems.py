@@ -26,7 +26,7 @@ LOG = logging.getLogger("syncline.http")
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 100
 # How the engine begins to say what is wrong with a value: `interval_seconds is 5; it must be …`.
-NAMED_FIELD = re.compile(r"(\w+(?:\[\d+\])?(?:\.\w+)*)(?: is| has| holds| lies| belongs|:) ")
+NAMED_FIELD = re.compile(r"(\w++(?:\[\d++\])?+(?:\.\w++)*+)(?: is| has| holds| lies| belongs|:) ")
 
 
 class Problem(Exception):
