@@ -1,11 +1,12 @@
 """E10 of the specification: finished rows never change; retrying and cancelling go round them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from support.fakes import eventually
+from support.fakes import HeldRun, eventually
 from support.world import World, at
 from syncline import Connection, Permanent, RateLimited, Signal, SyncResult, Transient
 
@@ -86,7 +87,7 @@ async def test_cancel_ends_a_queued_job(world: World) -> None:
 
 
 async def test_cancel_clears_the_lease_of_a_running_job(world: World) -> None:
-    """E10: from then on the connection is free, whatever its worker still does."""
+    """E10: what its worker still does changes nothing."""
     connection = await world.connection()
     job_id = await world.job(connection)
 
@@ -95,12 +96,77 @@ async def test_cancel_clears_the_lease_of_a_running_job(world: World) -> None:
         [row] = await world.sql(
             "SELECT lease_token, lease_expires_at FROM {schema}.sync_jobs WHERE id = $1", job_id
         )
-        await world.job(connection)
-        await world.run_one(SyncResult(next_cursor="new"))
 
     assert (job.status, row["lease_token"], row["lease_expires_at"]) == ("cancelled", None, None)
     assert await world.get_job(job_id) == job
+
+
+async def test_the_next_job_waits_until_a_cancelled_run_has_stopped(world: World) -> None:
+    """E10: not claimed before the worker confirms that its connector has stopped."""
+    connection = await world.connection(last_finished="11:00")
+    job_id = await world.job(connection)
+
+    async with world.during_run(SyncResult(next_cursor="old")):
+        await world.engine.jobs.cancel(job_id)
+        await world.engine.trigger(connection.id)
+        assert await world.run_due() == 0
+
+    world.script(SyncResult(next_cursor="new"))
+    assert await world.run_due() == 1
     assert (await world.sync_metadata(connection))["cursor"] == "new"
+
+
+async def test_the_next_job_waits_for_a_dead_worker_as_long_as_its_lease(world: World) -> None:
+    """E10: or before that lease would have ended."""
+    connection = await world.connection()
+    job_id = await world.running_job(connection)
+    await world.engine.jobs.cancel(job_id)
+    await world.engine.trigger(connection.id)
+    world.script(SyncResult())
+
+    assert await world.run_due("12:00:29") == 0
+    assert await world.run_due("12:00:30") == 1
+
+
+async def test_a_worker_that_lost_a_job_long_ago_confirms_nothing_for_its_successor(
+    world: World,
+) -> None:
+    """E10: what is confirmed is a run, told by its token, and not the job."""
+    connection = await world.connection()
+    job_id = await world.job(connection)
+
+    async with world.during_run() as run_of_a:
+        world.clock.advance(seconds=31)
+        async with world.during_run():
+            await world.engine.jobs.cancel(job_id)
+            await run_of_a.finish()
+            await world.engine.trigger(connection.id)
+
+            assert await world.run_due() == 0
+
+
+@pytest.mark.engine(executor={"lease_seconds": 3})
+async def test_a_running_worker_stops_and_starts_the_next_job_in_turn(world: World) -> None:
+    """E10: at its next renewal it stops, says so, and goes on; no two calls overlap."""
+    connection = await world.connection()
+    job_id = await world.job(connection)
+    run = HeldRun(SyncResult())
+    stopped_before = []
+
+    async def follow(_: Connection, __: Any) -> SyncResult:
+        stopped_before.append(run.was_stopped)
+        return SyncResult()
+
+    world.script(run, follow)
+    working = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    await run.started.wait()
+    await world.engine.jobs.cancel(job_id)
+    await world.engine.trigger(connection.id)
+    await eventually(lambda: bool(stopped_before))
+    world.engine.stop()
+    await working
+
+    assert stopped_before == [True]
 
 
 @pytest.mark.parametrize("lease", ["", CLEAR_LEASE], ids=["lease left", "lease cleared"])

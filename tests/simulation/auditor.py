@@ -10,6 +10,8 @@ from simulation.observer import Observer
 
 PENDING, TERMINAL = ("queued", "running"), ("succeeded", "failed", "cancelled", "completed")
 # The notes that people leave in the metadata, beside the engine's keys and among them.
+# What a worker clears on a job that was cancelled, once its run has stopped.
+STOPPED = {"stops_by": None, "stops_token": None}
 NOTES = (("note",), ("sync", "note"))
 
 # What changed since the oldest transaction that was open at the last look.
@@ -84,7 +86,7 @@ class Auditor:
         was, is_ = before["status"] if before else None, job["status"]
         if before is None or before == job:
             return
-        if was in TERMINAL:
+        if was in TERMINAL and before | STOPPED != job:
             self._complain(f"a {was} job changed", before, job)
         counted = job["attempts"] - before["attempts"]
         if was == is_ == "running" and _brought_a_page(before, job):

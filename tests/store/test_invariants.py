@@ -259,6 +259,38 @@ async def test_a_scheduler_that_was_away_begins_anew(world: World) -> None:
     assert (await world.pending(connection)).status == "queued"
 
 
+async def test_a_connection_that_somebody_holds_is_not_held_against_the_tick(world: World) -> None:
+    """Nor is it just after, when the tick has not come by again."""
+    for minute in range(5):
+        await world.tick(f"12:{minute:02}")
+    connection = await world.connection(created="10:00", last_finished="10:00")
+    await world.sql("UPDATE {schema}.connections SET updated_at = $1", at("10:00"))
+    await world.sql("UPDATE {schema}.connections SET look_at = $1", at("10:15"))
+
+    async with world.session() as elsewhere, elsewhere.transaction():
+        await elsewhere.execute("SELECT FROM syncline.connections FOR UPDATE")
+        await world.tick("12:05")
+        assert await world.engine.verify() == []
+    assert await world.engine.verify() == []
+
+    await world.tick("12:06")
+    assert (await world.pending(connection)).status == "queued"
+
+
+async def test_a_scheduler_that_ticks_no_more_excuses_nobody(world: World) -> None:
+    """What it once found held may have been left behind since."""
+    await world.connection(created="10:00", last_finished="10:00")
+    await world.sql(LEFT_BEHIND.replace("{schema}", "syncline"))
+    await world.sql(
+        "INSERT INTO {schema}.schedulers SELECT gen_random_uuid(), $1::timestamptz,"
+        " $2::timestamptz, '{}'"
+        " UNION ALL SELECT gen_random_uuid(), $1, $1, array_agg(id) FROM {schema}.connections",
+        *(at("10:00"), NOW),
+    )
+
+    assert [found.name for found in await world.engine.verify()] == ["scheduled_in_time"]
+
+
 async def test_an_edited_interval_is_not_held_against_the_tick(stage: Stage) -> None:
     """How long ago it was edited cannot be known."""
     await stage.do(

@@ -243,6 +243,7 @@ class Lanes:
             if isinstance(one.outcome, Succeeded) and not one.is_fenced:
                 succeeded.append(run)
             else:
+                run.is_lost = one.is_fenced
                 tell_unsuccessful(self._telemetry, one, timedelta(seconds=run.ended - run.began))
         self._tell_succeeded(succeeded)
 

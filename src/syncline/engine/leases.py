@@ -1,5 +1,6 @@
 """Leases: renewed while their jobs run, taken over where nobody renews them any more."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -31,9 +32,12 @@ class LeaseKeeper:
         self._settings = settings
         self._clock = clock
         self._telemetry = telemetry
+        self._confirming = asyncio.Lock()
+        self.on_stopped: Callable[[], None] = lambda: None
 
     async def renew(self) -> timedelta:
-        """Renew what runs; stop what is no longer ours."""
+        """Renew what runs; stop what is no longer ours, and say so once it has stopped."""
+        await self.confirm_stopped()
         held = self._runs.unsettled()
         if held:
             asked = monotonic()
@@ -58,6 +62,18 @@ class LeaseKeeper:
             lease_seconds=self._settings.lease_seconds,
         )
         return WATCH_EVERY
+
+    async def confirm_stopped(self) -> None:
+        """Say which runs that were cancelled have stopped: their connections' next jobs wait."""
+        async with self._confirming:  # whoever waits here finds it done
+            stopped = list(self._runs.stopped)
+            if not stopped:
+                return
+            async with self._pool.statement() as tx:
+                confirmed = await claims.confirm_stopped(tx, stopped)
+            del self._runs.stopped[: len(stopped)]
+        if confirmed:
+            self.on_stopped()
 
 
 class Reaper:

@@ -24,6 +24,7 @@ class Run:
     is_suspect = False
     has_slot = False
     is_over = False  # its task is, but perhaps not a thread of it
+    is_lost = False  # its job is no longer ours
     page_began: float | None = None  # of a stream: when its connector was asked for the next page
     is_committing = False  # a page of it is; the connector waits, so no deadline counts
     committed_pages = 0  # of a stream
@@ -76,6 +77,8 @@ class Runs:
         self._unsettled = 0
         self.slots_taken = 0
         self.suspects = 0
+        self.on_stopped: Callable[[], None] = lambda: None
+        self.stopped: list[tuple[UUID, UUID]] = []  # lost ones, of which nothing is left
         self.held = self.held_bytes = 0  # runs that ended, whose rows somebody else holds
         self.is_draining = False  # a stream ends after the page in hand
         self.some_settled = asyncio.Event()
@@ -128,6 +131,7 @@ class Runs:
     def settled(self, runs: Iterable[Run]) -> None:
         for run in runs:
             run.is_settled = True
+            self._note_stopped(run)
             self._unsettled -= 1
             if run.held_bytes is not None:
                 self.held -= 1
@@ -146,6 +150,7 @@ class Runs:
         if run.has_slot:
             run.has_slot = False
             self.slots_taken -= 1
+            self._note_stopped(run)
         if run.is_settled:
             self._forget(run)
         self._on_room()
@@ -154,6 +159,11 @@ class Runs:
         if self._runs.get(run.claim.id) is run:  # else it was lost, and claimed here once more
             del self._runs[run.claim.id]
             self.suspects -= run.is_suspect
+
+    def _note_stopped(self, run: Run) -> None:
+        if run.is_lost and run.is_settled and not run.is_alive:
+            self.stopped.append((run.claim.id, run.claim.lease_token))
+            self.on_stopped()
 
     def hold(self, run: Run) -> None:
         """Take note that a run has to wait for somebody else's lock to be settled."""
@@ -176,7 +186,7 @@ class Runs:
 
     def abandon(self, run: Run) -> None:
         """Take note that a run's job is no longer ours; nothing will be written for it."""
-        run.ending = Interrupted()
+        run.ending, run.is_lost = Interrupted(), True
         self.settled([run])
 
     def stop_overdue(self, *, max_run_seconds: float, lease_seconds: float) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
@@ -13,12 +13,13 @@ from syncline.engine.wakeup import Wakeup
 from syncline.policy.schedule import RunPlan
 from syncline.settings import SchedulerSettings
 from syncline.store import connections, jobs, schedule, schedulers
-from syncline.store.pool import Pool, Transaction, expect, is_timeout, lies_in_rows
+from syncline.store.pool import Pool, Transaction, expect, is_held, is_timeout, lies_in_rows
 from syncline.store.schedule import Locked
 from syncline.telemetry import Telemetry
 
 PARTS = 8  # of a batch that took too long
 WALKERS = 4  # one plans while the rows of the others are written, or wait for the disk
+MOST_HELD = 1000  # connections that a tick notes as held by somebody else
 SILENCE = timedelta(days=1)
 # Whoever inserts a job by hand waits for the connection that the tick has locked, and the tick for
 # the job; the tick gives way before Postgres (after a second) would call it a deadlock.
@@ -30,11 +31,13 @@ Work = Callable[[Transaction, Locked], Awaitable["Batch"]]
 
 @dataclass(slots=True)
 class TickReport:
-    """What one pass did; `skipped` are connections whose job the guard already held."""
+    """What one pass did; `skipped` are connections whose job the guard already held, and `held`
+    those that somebody else had locked, or that were due no more."""
 
     scheduled: int = 0
     skipped: int = 0
     overdue: int = 0
+    held: list[UUID] = field(default_factory=list)
 
     @property
     def due(self) -> int:
@@ -125,7 +128,8 @@ class Scheduler:
                 await self._wakeup.notify(tx)
             if not self._stopping:
                 silent_since = now - 2 * self._settings.tick_interval
-                await schedulers.beat(tx, self._id, now=now, silent_since=silent_since)
+                held = report.held[:MOST_HELD]
+                await schedulers.beat(tx, self._id, now=now, silent_since=silent_since, held=held)
 
     async def _tidy_left(self, now: datetime, report: TickReport) -> None:
         """Cancel the queued jobs of connections that left active by plain SQL."""
@@ -145,6 +149,7 @@ class Scheduler:
         async with self._pool.transaction() as tx:
             left = await schedule.still_edited(tx, horizon=now + self._settings.lookahead)
             report.overdue += await schedule.count_overdue(tx, left, self._rules, now=now)
+        report.held += left
 
     async def _plan_due(self, now: datetime, report: TickReport) -> None:
         """Plan the connections whose slot comes before the horizon, a chapter at a time."""
@@ -197,6 +202,7 @@ class Scheduler:
                     locked = await lock_next(tx, after=after, limit=limit)
                     batch = await work(tx, locked)
                 self._tell(batch, report)
+                report.held += locked.passed_by
             except Exception as error:
                 if locked is None or not (lies_in_rows(error) or is_timeout(error)):
                     raise
@@ -208,6 +214,7 @@ class Scheduler:
                 self._telemetry.loop_failed("scheduler", error, timedelta())  # the next tick's turn
                 async with self._pool.transaction() as tx:
                     spoilt = locked.ids
+                    report.held += spoilt if is_held(error) else ()
                     report.overdue += await schedule.count_overdue(tx, spoilt, self._rules, now=now)
             if not locked.more:
                 return

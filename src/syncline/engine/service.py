@@ -185,11 +185,14 @@ class Service:
         if executor:
             claim = self._loop("claim", self._executor.step)
             self._executor.on_room = self._reaper.on_reaped = claim.wake
+            self._keeper.on_stopped = claim.wake
             self._wakeup.on_heard(claim.wake)
+            renew = self._loop("renew", self._keeper.renew, self._settings.executor.lease_seconds)
+            self._executor.runs.on_stopped = renew.wake
             loops += [
                 claim,
                 self._loop("reap", self._reaper.step),
-                self._loop("renew", self._keeper.renew, self._settings.executor.lease_seconds),
+                renew,
                 self._loop("watch", self._keeper.watch),
                 self._loop("measure", self._measure_queue, MEASURE_EVERY.total_seconds()),
             ]
@@ -223,10 +226,15 @@ class Service:
     @asynccontextmanager
     async def _keeping_leases(self) -> AsyncIterator[None]:
         """Renew and watch in the background while jobs run outside of `run()`."""
-        loops = [self._loop("renew", self._keeper.renew), self._loop("watch", self._keeper.watch)]
-        tasks = [asyncio.create_task(loop.run()) for loop in loops]
+        renew, watch = (
+            self._loop("renew", self._keeper.renew),
+            self._loop("watch", self._keeper.watch),
+        )
+        self._executor.runs.on_stopped = renew.wake
+        tasks = [asyncio.create_task(loop.run()) for loop in (renew, watch)]
         try:
             yield
+            await self._keeper.confirm_stopped()
         except asyncio.CancelledError:
             await asyncio.shield(self._executor.drain(0))
             raise

@@ -17,7 +17,8 @@ SUSPECT_LAPSES = 2  # a job whose lease lapsed so often in a row may be what kil
 CLAIM = """
     -- Take due jobs in order, at most one per connection (or per connection and type, $5). Those
     -- whose lease lapsed twice or more in a row are looked for apart, $4 at most, so that they
-    -- never stand in front of the others. Without a time of its own ($2) it is the database's now.
+    -- never stand in front of the others. Nor is a connection's job taken while a run of it that
+    -- was cancelled may go on. Without a time of its own ($2) it is the database's now.
     WITH RECURSIVE lanes (provider_slug, priority, first_at, first_id) AS (
         -- The providers and priorities that wait, found by hopping along the index, and where each
         -- begins: what is scheduled for later, or belongs to a provider nobody asked for, is never
@@ -47,6 +48,10 @@ CLAIM = """
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
                                 WHERE r.connection_id = j.connection_id AND r.status = 'running'
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
+               AND NOT EXISTS (SELECT FROM {schema}.sync_jobs s
+                                WHERE s.connection_id = j.connection_id
+                                  AND s.stops_by > coalesce($2::timestamptz, now())
+                                  AND (NOT $5::bool OR s.job_type = j.job_type) OFFSET 0)
              ORDER BY j.scheduled_at, j.id LIMIT $3
                FOR UPDATE SKIP LOCKED) ready
          UNION ALL
@@ -58,6 +63,10 @@ CLAIM = """
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
                                 WHERE r.connection_id = j.connection_id AND r.status = 'running'
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
+               AND NOT EXISTS (SELECT FROM {schema}.sync_jobs s
+                                WHERE s.connection_id = j.connection_id
+                                  AND s.stops_by > coalesce($2::timestamptz, now())
+                                  AND (NOT $5::bool OR s.job_type = j.job_type) OFFSET 0)
              ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT $4
                FOR UPDATE SKIP LOCKED) suspect
     ), picked AS MATERIALIZED (
@@ -215,6 +224,25 @@ async def renew(
     ids, tokens = zip(*held, strict=True)
     rows = await tx.fetch(RENEW, ids, tokens, expires_at)
     return {row["id"]: row["is_renewed"] for row in rows}
+
+
+CONFIRM_STOPPED = """
+    -- Take note that cancelled runs have stopped, so that their connections' next jobs may start.
+    -- One that somebody else is writing is left until its lease would have ended.
+    WITH free AS MATERIALIZED (
+        SELECT id FROM {schema}.sync_jobs
+         WHERE id = ANY ($1::uuid[]) AND stops_token = ANY ($2::uuid[])
+           FOR NO KEY UPDATE SKIP LOCKED
+    )
+    UPDATE {schema}.sync_jobs j SET stops_by = NULL, stops_token = NULL
+      FROM free WHERE j.id = free.id
+"""
+
+
+async def confirm_stopped(tx: Transaction, stopped: Sequence[tuple[UUID, UUID]]) -> int:
+    """Return how many of these jobs, given with the tokens they ran under, were cancelled."""
+    ids, tokens = zip(*stopped, strict=True)
+    return await tx.execute(CONFIRM_STOPPED, ids, tokens)
 
 
 TAKE_OVER = """

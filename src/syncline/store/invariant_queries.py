@@ -169,7 +169,8 @@ INVARIANTS = (
     Invariant(
         "scheduled_in_time",
         "No active connection without a job has a slot that passed more than two ticks ago (one"
-        " that was resumed by plain SQL cannot be dated, and is left out until the tick sees it).",
+        " that was resumed by plain SQL cannot be dated, and is left out until the tick sees it;"
+        " so is one that the last tick found in somebody else's hands).",
         ("two_ticks_ago", "maximum_interval", "default_interval"),
         """
         -- Connections that the tick has left behind. An edited interval that the tick has not
@@ -195,6 +196,8 @@ INVARIANTS = (
                               AND pending.status IN ('queued', 'running'))
            AND coalesce(done.last_finished_at + make_interval(secs => interval.seconds),
                         c.created_at) < $2
+           AND NOT EXISTS (SELECT FROM {schema}.schedulers s
+                            WHERE s.ticked_at >= $2 AND c.id = ANY (s.held))
          LIMIT $1
         """,
     ),

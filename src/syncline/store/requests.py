@@ -85,9 +85,11 @@ async def trigger(
 
 
 CANCEL = """
-    -- Cancel one pending job; a worker that runs it notices at its next renewal.
+    -- Cancel one pending job; a worker that runs it notices at its next renewal. Until it says that
+    -- its connector has stopped, or its lease would have ended, the connection's next job waits.
     UPDATE {schema}.sync_jobs
-       SET status = 'cancelled', finished_at = $2, lease_token = NULL, lease_expires_at = NULL,
+       SET status = 'cancelled', finished_at = $2, stops_by = lease_expires_at,
+           stops_token = lease_token, lease_token = NULL, lease_expires_at = NULL,
            updated_at = now()
      WHERE id = $1 AND status IN ('queued', 'running')
 """

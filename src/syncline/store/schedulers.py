@@ -1,5 +1,6 @@
 """Who ticks, and since when."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -7,9 +8,10 @@ from syncline.store.pool import Transaction
 
 BEAT = """
     -- Note a tick that came to its end; after a long silence a scheduler begins anew.
-    INSERT INTO {schema}.schedulers AS s (id, began_at, ticked_at) VALUES ($1, $2, $2)
+    INSERT INTO {schema}.schedulers AS s (id, began_at, ticked_at, held) VALUES ($1, $2, $2, $4)
         ON CONFLICT (id) DO UPDATE
-       SET began_at = CASE WHEN s.ticked_at < $3 THEN $2 ELSE s.began_at END, ticked_at = $2
+       SET began_at = CASE WHEN s.ticked_at < $3 THEN $2 ELSE s.began_at END, ticked_at = $2,
+           held = $4
 """
 
 FORGET_SCHEDULERS = """
@@ -24,9 +26,15 @@ TICKING_SINCE = """
 
 
 async def beat(
-    tx: Transaction, scheduler_id: UUID, *, now: datetime, silent_since: datetime
+    tx: Transaction,
+    scheduler_id: UUID,
+    *,
+    now: datetime,
+    silent_since: datetime,
+    held: Sequence[UUID] = (),
 ) -> None:
-    await tx.execute(BEAT, scheduler_id, now, silent_since)
+    """Note a tick, and which connections it found in somebody else's hands."""
+    await tx.execute(BEAT, scheduler_id, now, silent_since, held)
 
 
 async def forget(tx: Transaction, scheduler_id: UUID, *, silent_since: datetime) -> None:
