@@ -110,3 +110,30 @@ async def test_clock_of_another_zone_is_read_as_utc(world: World) -> None:
 
     assert (await world.pending(connection)).slot_at == at("12:15")
     assert (await world.sync_metadata(connection))["next_run_at"] == "2025-01-01T12:30:00Z"
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=5), timedelta(days=1)], ids=str)
+@pytest.mark.parametrize("runs_ahead", [False, True], ids=["queued", "run"])
+async def test_a_clock_that_stood_ahead_for_a_moment_stalls_nobody(
+    world: World, ahead: timedelta, runs_ahead: bool
+) -> None:
+    """T1: what was stored in the future is brought back by the next tick."""
+    await world.connection(last_finished="11:50")
+    await world.tick("12:00")
+    world.clock.set(at("12:00") + ahead)
+    await world.tick(jitter_seconds=120)
+    if runs_ahead:
+        world.script(SyncResult())
+        assert await world.run_due(at("12:10") + ahead) == 1
+        await world.tick()
+
+    starts = []
+    for minute in range(1, 61):
+        await world.tick(at("12:00") + timedelta(minutes=minute), jitter_seconds=0)
+        world.script(SyncResult())
+        if await world.run_due():
+            starts.append(minute)
+        world.connector.script.clear()
+
+    assert 3 <= len(starts) <= 6
+    assert await world.engine.verify() == []

@@ -128,6 +128,8 @@ def test_a_planned_run_is_its_slot_and_jitter(
     plan = _plan(last, interval, now, roll)
 
     slot = plan_slot(last, interval, now)
+    if last > now + interval:  # the clock stood ahead: that time tells nothing
+        slot = Slot(now, now + interval)
     assert plan.slot_at == slot.due_at
     assert plan.scheduled_at == plan.slot_at + plan.jitter_seconds * SECOND
     assert plan.next_run_at == plan.look_again_at == slot.next_run_at

@@ -117,9 +117,33 @@ class Scheduler:
     async def _walk_all(self, report: TickReport) -> datetime:
         async with self._pool.transaction() as tx:
             now = await self._clock.now(tx)
+        await self._undo_future(now)
         for walk in (self._tidy_left, self._plan_edited, self._plan_due):
             await walk(now, report)
         return now
+
+    async def _undo_future(self, now: datetime) -> None:
+        """Bring back what was put off while the clock stood ahead of what it says now.
+
+        A scheduler that ticked in the future shows it, and then everything is looked at once. Where
+        none did, what lies further ahead than the longest interval is found all the same.
+        """
+        horizon, size = now + self._settings.lookahead, self._settings.batch_size
+        longest = max(self._rules.default_interval, self._rules.maximum_interval)
+        async with self._pool.transaction() as tx:
+            came_back = await schedulers.ticked_ahead(tx, after=horizon)
+            bound = horizon if came_back else horizon + 2 * longest
+        found = size
+        while found == size and not self._stopping:
+            async with self._pool.transaction() as tx:
+                found = await schedule.look_at_ahead(tx, after=bound, limit=size)
+        found = size if came_back else 0
+        while found == size and not self._stopping:
+            async with self._pool.transaction() as tx:
+                found = await jobs.pull_back(tx, after=horizon, now=now, limit=size)
+        if came_back:
+            async with self._pool.transaction() as tx:
+                await schedulers.come_back(tx, after=horizon, now=now)
 
     async def _end_tick(self, now: datetime, report: TickReport) -> None:
         """Wake the workers, and note that everything due by now was seen, if it was."""

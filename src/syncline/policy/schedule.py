@@ -100,7 +100,7 @@ class Pull(NamedTuple):
 
 def next_slot_at(candidate: Candidate, options: SyncOptions, now: datetime) -> datetime:
     """Return when the connection's next run is due, leaving jitter aside."""
-    if candidate.last_finished_at is None:
+    if candidate.last_finished_at is None or _is_ahead(candidate, options, now):
         return now
     return plan_slot(candidate.last_finished_at, options.interval, now).due_at
 
@@ -122,6 +122,9 @@ def plan_run(
         reference = options.first_activated_at or candidate.created_at or now
         slot_at, scheduled_at, look_again_at = now, now, now + interval
         next_run_at = reference + interval + jitter
+    elif _is_ahead(candidate, options, now):
+        slot_at, scheduled_at = now, now + jitter
+        next_run_at = look_again_at = now + interval
     else:
         slot_at, next_run_at = plan_slot(candidate.last_finished_at, interval, now)
         scheduled_at, look_again_at = slot_at + jitter, next_run_at
@@ -139,6 +142,15 @@ def plan_run(
         candidate.last_finished_at,
         options.interval_is_bad,
     )
+
+
+def _is_ahead(candidate: Candidate, options: SyncOptions, now: datetime) -> bool:
+    """Return whether the last run ended in the future: the clock stood ahead, and came back.
+
+    Until that time has passed it tells nothing, and runs are an interval apart.
+    """
+    last = candidate.last_finished_at
+    return last is not None and last > now + options.interval
 
 
 def plan_slot(last_finished_at: datetime, interval: timedelta, now: datetime) -> Slot:

@@ -66,6 +66,20 @@ async def pull_forward(tx: Transaction, pulls: Sequence[Pull]) -> list[Pull]:
     return [pull for pull in pulls if pull.connection_id in moved]
 
 
+PULL_BACK = """
+    -- Make interval jobs due that were queued for a slot in the future: the clock stood ahead.
+    UPDATE {schema}.sync_jobs j SET scheduled_at = $2, updated_at = now()
+      FROM (SELECT id FROM {schema}.sync_jobs
+             WHERE status = 'queued' AND slot_at > $1 AND scheduled_at > $1
+             LIMIT $3 FOR UPDATE SKIP LOCKED) AS ahead
+     WHERE j.id = ahead.id
+"""
+
+
+async def pull_back(tx: Transaction, *, after: datetime, now: datetime, limit: int) -> int:
+    return await tx.execute(PULL_BACK, after, now, limit)
+
+
 LOCK_FREE = """
     -- Lock those of the jobs that nobody holds.
     SELECT id FROM {schema}.sync_jobs WHERE id = ANY ($1::uuid[])

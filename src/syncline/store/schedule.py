@@ -80,6 +80,21 @@ async def lock_due(
     return Locked(ids if locked is None else locked, ids[-1], start + limit < len(among), passed_by)
 
 
+LOOK_AT_AHEAD = """
+    -- Look again at connections that were put off for longer than can be: the clock stood ahead.
+    -- They are at the far end of the index; as a rule there are none.
+    UPDATE {schema}.connections c SET look_at = '1970-01-01 00:00:00+00'
+      FROM (SELECT id FROM {schema}.connections WHERE status = 'active' AND look_at > $1
+             ORDER BY look_at DESC, id DESC LIMIT $2
+               FOR UPDATE SKIP LOCKED) AS ahead
+     WHERE c.id = ahead.id
+"""
+
+
+async def look_at_ahead(tx: Transaction, *, after: datetime, limit: int) -> int:
+    return await tx.execute(LOOK_AT_AHEAD, after, limit)
+
+
 LOCK_EDITED = """
     -- Lock the next connections whose interval was changed since it was last planned with.
     SELECT id FROM {schema}.connections

@@ -19,6 +19,17 @@ FORGET_SCHEDULERS = """
     DELETE FROM {schema}.schedulers WHERE id = $1 OR ticked_at < $2
 """
 
+TICKED_AHEAD = """
+    -- Whether a scheduler has ticked after this time.
+    SELECT EXISTS (SELECT FROM {schema}.schedulers WHERE ticked_at > $1)
+"""
+
+COME_BACK = """
+    -- Date the ticks of schedulers back that ticked while the clock stood ahead.
+    UPDATE {schema}.schedulers SET began_at = least(began_at, $2), ticked_at = $2
+     WHERE ticked_at > $1
+"""
+
 TICKING_SINCE = """
     -- When the longest-ticking scheduler that still ticks began.
     SELECT min(began_at) FROM {schema}.schedulers WHERE ticked_at >= $1
@@ -35,6 +46,15 @@ async def beat(
 ) -> None:
     """Note a tick, and which connections it found in somebody else's hands."""
     await tx.execute(BEAT, scheduler_id, now, silent_since, held)
+
+
+async def ticked_ahead(tx: Transaction, *, after: datetime) -> bool:
+    found: bool = await tx.fetchval(TICKED_AHEAD, after)
+    return found
+
+
+async def come_back(tx: Transaction, *, after: datetime, now: datetime) -> int:
+    return await tx.execute(COME_BACK, after, now)
 
 
 async def forget(tx: Transaction, scheduler_id: UUID, *, silent_since: datetime) -> None:
