@@ -11,7 +11,9 @@ from syncline.store.statements import quote_name
 TENANT = "(SELECT pg_catalog.current_setting('syncline.tenant_id', true))"
 # CASE, because the planner takes it to let half of the rows through: close enough to all of them to
 # leave the plans of listings alone, whose own filters name the tenant. `a OR b` it takes for rare.
-OWN_TENANT = f"CASE {TENANT} WHEN '{EVERY_TENANT}' THEN true ELSE tenant_id = {TENANT} END"
+OWN_TENANT = (
+    f"CASE {TENANT} WHEN '{EVERY_TENANT}' THEN true WHEN tenant_id THEN true ELSE false END"
+)
 ANY_TENANT = f"{TENANT} <> ''"
 EVERYBODY, REQUESTS = "everybody", "requests"  # the two policies of each table
 
