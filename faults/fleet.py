@@ -1,6 +1,7 @@
 """Workers and schedulers: processes of the command line, each with its own way to Postgres."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ Popen = subprocess.Popen[bytes]
 Role = Literal["worker", "scheduler"]
 ROOT = Path(__file__).parents[1]
 REFUSAL = "syncline: the database "  # how a start without Postgres ends
+RECORD_BEGINS = re.compile(r"^(?=\d{4}-\d\d-\d\d )", re.MULTILINE)
+CONNECTORS_OWN = "executor.connector_raised"  # what a fault made the connector do
 LEASE_SECONDS = 3
 GRACE_SECONDS = 2
 SETTINGS = {
@@ -73,6 +76,11 @@ class Process:
 
     def tail(self) -> str:
         return self.log.read_text(errors="replace")[-3000:]
+
+    def has_failed(self) -> bool:
+        """Whether the log shows an exception that is not a connector's own."""
+        records = RECORD_BEGINS.split(self.log.read_text(errors="replace"))
+        return any("Traceback" in one and CONNECTORS_OWN not in one for one in records)
 
 
 class Fleet:
@@ -148,7 +156,7 @@ class Fleet:
         found = [
             process
             for process in self.processes
-            if not process.has_complained and "Traceback" in process.tail()
+            if not process.has_complained and process.has_failed()
         ]
         for process in found:
             process.has_complained = True

@@ -241,7 +241,7 @@ class Executor:
             # Nobody here asked for it unless the run has its ending already.
             ending = Raised(ContractError("the connector cancelled itself"))
         except BaseException as error:
-            if not isinstance(error, SyncError):
+            if not isinstance(error, SyncError | ContractError):  # these say all by themselves
                 self._show(error, run.claim)
             ending = Raised(without_secrets(error, run.claim.credentials))
         self.runs.end(run, ending)

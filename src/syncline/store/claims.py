@@ -173,13 +173,15 @@ END_BACKOFFS = """
     -- Let jobs whose wait is over stand in line with the fresh ones, where the claim finds them in
     -- order. To sort all of them at each claim took too long: of 100,000 that became due together
     -- after an outage 100 to 450 a second. When the wait ended is kept for the claim's delay.
-    UPDATE {schema}.sync_jobs j SET retry_after = NULL, ready_at = ended.retry_after,
-                                    updated_at = now()
-      FROM (SELECT id, retry_after FROM {schema}.sync_jobs
-             WHERE provider_slug = ANY ($1::text[]) AND status = 'queued'
-               AND retry_after <= coalesce($2::timestamptz, now())
-             LIMIT $3 FOR UPDATE SKIP LOCKED) AS ended
-     WHERE j.id BETWEEN ended.id AND ended.id
+    WITH ended AS MATERIALIZED (
+        SELECT id, retry_after FROM {schema}.sync_jobs
+         WHERE provider_slug = ANY ($1::text[]) AND status = 'queued'
+           AND retry_after <= coalesce($2::timestamptz, now())
+         LIMIT $3 FOR UPDATE SKIP LOCKED
+    )
+    UPDATE {schema}.sync_jobs j
+       SET retry_after = NULL, ready_at = ended.retry_after, updated_at = now()
+      FROM ended WHERE j.id BETWEEN ended.id AND ended.id
 """
 
 
