@@ -5,7 +5,9 @@ lists. The scan uses no pattern and keeps no part of the document, so a body can
 by piece while it arrives.
 """
 
+import gc
 import json
+import threading
 from dataclasses import dataclass
 from itertools import accumulate
 from json.decoder import scanstring  # type: ignore[attr-defined]
@@ -142,7 +144,37 @@ def parse_json(document: bytes, bounds: JsonBounds) -> Any:
     text = document.decode("utf-8-sig", "surrogatepass")
     if len(document) <= QUICK_BYTES and nodes <= QUICK_NODES:
         return json.loads(text)
-    return _PythonDecoder().decode(text)
+    with UNCOLLECTED:
+        return _PythonDecoder().decode(text)
+
+
+class _Uncollected:
+    """Leaves the garbage collector out while large documents are read.
+
+    They hold no cycles, but so many values that it would go over all of them, and over all else in
+    the process, again and again: each time the loop is held for as long as that takes.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._was_on = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._was_on = gc.isenabled()
+                gc.disable()
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._was_on:
+                gc.enable()
+
+
+UNCOLLECTED = _Uncollected()  # of the process, as the collector is
 
 
 class _PythonDecoder(json.JSONDecoder):

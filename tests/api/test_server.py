@@ -82,3 +82,14 @@ async def test_an_address_that_others_can_reach_is_refused_without_a_key(world: 
 def test_a_name_that_leads_nowhere_is_told() -> None:
     with pytest.raises(SettingsError, match=r"api\.host is 'no-such-host\.invalid'; "):
         Listener(ApiSettings(host="no-such-host.invalid"))
+
+
+def test_an_answer_does_not_wait_for_the_clients_acknowledgement() -> None:
+    """Each request over a connection that is kept took 44 ms, of which 40 were this wait."""
+    with (
+        closing(Listener(ANYWHERE)) as listener,
+        socket.create_connection(listener.socket.getsockname()),
+    ):
+        accepted, _ = listener.socket.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
