@@ -208,14 +208,14 @@ RENEW = """
     WITH free AS MATERIALIZED (
         SELECT id FROM {schema}.sync_jobs
          WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])
-           AND status IS NOT DISTINCT FROM 'running'
+           AND CASE status WHEN 'running' THEN true ELSE false END
            FOR NO KEY UPDATE SKIP LOCKED
     ), renewed AS (
         UPDATE {schema}.sync_jobs j SET lease_expires_at = $3 FROM free WHERE j.id = free.id
     )
     SELECT id, id IN (SELECT id FROM free) AS is_renewed FROM {schema}.sync_jobs
      WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])
-       AND status IS NOT DISTINCT FROM 'running'
+       AND CASE status WHEN 'running' THEN true ELSE false END
 """
 
 

@@ -101,9 +101,9 @@ CLOSE = """
     -- Write what attempts came to, for the jobs that still run under the presented token. A job
     -- that goes back to the queue takes up the mark that was left on it while it ran; one that is
     -- released keeps the error of the failure before. As everywhere below, what names single jobs
-    -- is written so that it can be neither hashed nor merged, which would read all of them; nor
-    -- does the status lead to an index of what runs. It is compared because whoever cancels a job
-    -- by plain SQL may leave the lease.
+    -- is written so that it can be neither hashed nor merged, which would read all of them. The
+    -- status is compared because whoever cancels a job by plain SQL may leave the lease; in a CASE,
+    -- because a planner that knows few running jobs would begin with them, by reading all.
     UPDATE {schema}.sync_jobs j
        SET status = closing.status, attempts = closing.attempts, lapses = closing.lapses,
            retry_after = closing.retry_after, finished_at = closing.finished_at,
@@ -123,7 +123,7 @@ CLOSE = """
            AS closing (id, token, status, attempts, lapses, retry_after, finished_at, error,
                        counts_as_last)
      WHERE j.id = ANY (ARRAY[closing.id]) AND j.lease_token IS NOT DISTINCT FROM closing.token
-       AND j.status IS NOT DISTINCT FROM 'running'
+       AND CASE j.status WHEN 'running' THEN true ELSE false END
  RETURNING j.id, j.again_priority, j.again_cursor
 """
 
@@ -179,7 +179,7 @@ CLOSE_EMPTY = """
                lease_token = NULL, lease_expires_at = NULL, updated_at = now()
           FROM unnest($1::uuid[], $2::uuid[]) AS closing (id, token)
          WHERE j.id = ANY (ARRAY[closing.id])
-           AND j.status IS NOT DISTINCT FROM 'running'
+           AND CASE j.status WHEN 'running' THEN true ELSE false END
            AND j.lease_token IS NOT DISTINCT FROM closing.token AND j.again_priority IS NULL
            AND coalesce(j.slot_at <= coalesce($3::timestamptz, now()), true)
      RETURNING j.id
@@ -213,7 +213,7 @@ ADVANCE = """
       FROM unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::int[])
            AS page (id, token, cursor, pages_before)
      WHERE j.id = ANY (ARRAY[page.id]) AND j.lease_token IS NOT DISTINCT FROM page.token
-       AND j.status IS NOT DISTINCT FROM 'running'
+       AND CASE j.status WHEN 'running' THEN true ELSE false END
        AND j.committed_pages = page.pages_before
  RETURNING j.id, j.committed_pages, j.attempts, j.lapses
 """
@@ -256,7 +256,7 @@ async def advance(
 PROGRESS = """
     -- How far a job that is still held under the presented token has come.
     SELECT committed_pages, attempts, lapses FROM {schema}.sync_jobs
-     WHERE id = $1 AND lease_token = $2 AND status IS NOT DISTINCT FROM 'running'
+     WHERE id = $1 AND lease_token = $2 AND CASE status WHEN 'running' THEN true ELSE false END
 """
 
 
