@@ -9,9 +9,10 @@ from faults.proxy import Moment
 from faults.stage import Stage
 from faults.waiting import until
 
+# What the statement in question says, and no other of the store does.
 CLAIM = "SET status = 'running'"
-SETTLE = "'{sync,cursor}'"
-TICK = "slot_at"
+SETTLE = "page.replaces"
+TICK = "plan.slot_at"
 TRAP_SECONDS = 15
 AGAIN_SECONDS = 0.2  # signals that come closer together may count as one
 EXIT_SECONDS = GRACE_SECONDS + 8
