@@ -170,6 +170,39 @@ async def test_a_cursor_that_was_set_during_a_stream_is_where_it_goes_on(
     assert await cursor_of(world, connection) == 12
 
 
+@pytest.mark.parametrize("way", ["the library", "plain SQL"])
+async def test_a_cursor_that_was_set_outlives_the_worker_whose_stream_it_was(
+    world: World, way: str
+) -> None:
+    """It dies after the page that found the cursor moved, and before its end is settled."""
+    connection = await world.connection()
+    await world.job(connection)
+    starts: list[Any] = []
+
+    async def stream(_: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
+        starts.append(cursor)
+        try:
+            yield page(1, cursor=1)
+            await set_cursor(world, connection, 10, way)
+            yield page(2, cursor=2)
+        finally:
+            assert await world.engine.verify() == []
+            world.clock.advance(seconds=31)
+            await world.engine._service._reaper.reap()
+
+    async def rest(_: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
+        starts.append(cursor)
+        yield page(11, cursor=11)
+
+    world.script(stream, rest)
+    async with world.another_engine(executor={"concurrency": 1}) as worker:
+        await worker.engine.run_due()
+
+    assert starts == [None, 10]
+    assert await numbers(world, connection) == [1, 2, 11]
+    assert await cursor_of(world, connection) == 11
+
+
 async def test_a_cursor_that_was_set_is_not_lost_to_a_queued_follow_up(world: World) -> None:
     connection = await world.connection(sync={"cursor": 1})
     await world.job(connection, cursor=json.dumps(1))
@@ -206,3 +239,74 @@ async def set_cursor(world: World, connection: Connection, cursor: Any, way: str
         connection.id,
         json.dumps(cursor),
     )
+
+
+async def test_verify_sees_a_stream_whose_connection_has_lost_its_page(world: World) -> None:
+    """As where tables are restored from copies of different times."""
+    connection = await world.connection()
+    job_id = await world.job(connection)
+    found: list[list[str]] = []
+
+    async def stream(_: Connection, __: Any) -> AsyncIterator[SyncResult]:
+        yield page(1, cursor=1)
+        found.append([one.name for one in await world.engine.verify()])
+        await world.set_metadata(connection, "sync,cursor", 0)
+        found.append([one.name for one in await world.engine.verify()])
+
+    world.script(stream)
+    await world.run_due()
+
+    assert found == [[], ["stream_agrees"]]
+    assert (await world.get_job(job_id)).status == "succeeded"
+    assert await world.engine.verify() == []
+
+
+@pytest.mark.parametrize("single_flight", ["connection", "job_type"])
+@pytest.mark.parametrize("job_type", ["incremental", "full", "webhook"])
+async def test_verify_finds_nothing_wrong_with_a_stream_beside_a_person(
+    world: World, job_type: str, single_flight: str
+) -> None:
+    """Pages with and without a cursor, and a cursor that is set and set back between them."""
+    async with world.another_engine(executor={"single_flight": single_flight}) as worker:
+        connection = await world.connection(sync={"cursor": "before"})
+        await world.job(connection, job_type=job_type)
+
+        async def stream(_: Connection, __: Any) -> AsyncIterator[SyncResult]:
+            for number, cursor in enumerate(["a", None, "b", None]):
+                yield page(number, cursor=cursor)
+                assert await world.engine.verify() == []
+            await world.engine.connections.set_cursor(connection.id, "elsewhere")
+            assert await world.engine.verify() == []
+            yield page(5)
+            assert await world.engine.verify() == []
+            yield page(6, cursor="c")
+            assert await world.engine.verify() == []
+
+        worker.script(stream, *[SyncResult()] * 3)
+        await worker.engine.run_due()
+
+        assert await numbers(world, connection) == [0, 1, 2, 3, 5, 6]
+        assert await world.engine.verify() == []
+
+
+async def test_verify_finds_nothing_wrong_with_a_stream_that_another_run_overtook(
+    world: World,
+) -> None:
+    """A stream that failed keeps its place, while a full sync moves the connection's cursor."""
+    connection = await world.connection()
+    await world.job(connection)
+
+    async def stream(_: Connection, __: Any) -> AsyncIterator[SyncResult]:
+        yield page(1, cursor=1)
+        raise TimeoutError
+
+    world.script(stream)
+    await world.run_due()
+    world.clock.advance(seconds=1)
+    await world.engine.trigger(connection.id, job_type="full")
+    world.script(page(2, cursor=9))
+    await world.run_due()
+
+    waiting = await world.pending(connection)
+    assert (waiting.cursor, await cursor_of(world, connection)) == (1, 9)
+    assert await world.engine.verify() == []

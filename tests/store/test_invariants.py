@@ -122,6 +122,22 @@ BREAKING: dict[str, tuple[set[str], tuple[str, ...]]] = {
             SIGNAL % "provider_slug",
         ),
     ),
+    "a stream that went on without its connection": (
+        {"stream_agrees"},
+        (
+            'UPDATE {schema}.connections SET metadata = \'{"sync": {"cursor": 3}}\'',
+            JOB.replace("'full'", "'incremental'")
+            % (f"{LEASE}, committed_pages, cursor", f"'running', {HELD}, 2, '4'")
+            % ("12:00:30", "12:00"),
+        ),
+    ),
+    "a stream that waits elsewhere than its connection": (
+        {"stream_agrees"},
+        (
+            JOB.replace("'full'", "'incremental'")
+            % ("started_at, committed_pages, cursor", "'queued', '2025-01-01 11:00Z', 2, '4'"),
+        ),
+    ),
     "a start after the published jitter": (
         {"plan_agrees"},
         (

@@ -154,6 +154,9 @@ class Streams:
                 overwrites=overwrites_cursor(claim, self._settings),
             )
             moved = await connections.save_progress(tx, [progress], now=now)
+            if moved:
+                # Whatever becomes of this run, the next one starts where somebody said.
+                await jobs.forget_cursors(tx, claim.connection_id)
         return Committed(locked[claim.connection_id].status, bool(moved), held[claim.id])
 
 

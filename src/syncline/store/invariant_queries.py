@@ -151,6 +151,25 @@ INVARIANTS = (
         """,
     ),
     Invariant(
+        "stream_agrees",
+        "A stream that waits or runs stands where the last page that it committed left its"
+        " connection's cursor (full syncs, and types that run side by side, cannot be judged).",
+        (),
+        """
+        -- Streams whose job and connection a page did not leave together: one of the two lost it,
+        -- or somebody wrote to one of them by plain SQL. A later run may have moved the cursor.
+        SELECT j.id, j.connection_id, j.status, j.committed_pages
+          FROM {schema}.sync_jobs j JOIN {schema}.connections c ON c.id = j.connection_id
+         WHERE j.status IN ('queued', 'running') AND j.committed_pages > 0
+           AND j.job_type <> 'full' AND j.flight = ''
+           AND j.cursor IS NOT NULL AND j.cursor IS DISTINCT FROM c.metadata #> '{sync,cursor}'
+           AND NOT EXISTS (SELECT FROM {schema}.sync_jobs later
+                            WHERE later.connection_id = j.connection_id AND later.id <> j.id
+                              AND later.started_at >= j.started_at)
+         LIMIT $1
+        """,
+    ),
+    Invariant(
         "plan_agrees",
         "A job that the scheduler made starts no later than its slot and the published jitter.",
         (),
