@@ -53,6 +53,7 @@ def claimed(lapses: int) -> Claim:
         stored_cursor=None,
         is_first=False,
         has_credentials=False,
+        is_large=False,
         seconds_due=0,
         seconds_late=None,
         slot_ahead=None,

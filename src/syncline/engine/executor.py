@@ -1,6 +1,7 @@
 """Claim due jobs into free slots and run them; how they ended is settled in lanes."""
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,14 +18,14 @@ from syncline.engine.runs import Run, Runs
 from syncline.engine.settlement import ACTIVE, Settler
 from syncline.engine.streams import Streams
 from syncline.engine.vault import trace_without_secrets, without_secrets
-from syncline.errors import ContractError, SyncError
-from syncline.policy.outcome import Ending, Raised, Unrun
+from syncline.errors import ContractError, SyncError, Transient
+from syncline.policy.outcome import Ending, Interrupted, Raised, Unrun
 from syncline.sdk.connector import Connector
 from syncline.sdk.page import Page
 from syncline.settings import ExecutorSettings
 from syncline.store import claims
 from syncline.store.claims import Claim, Lease
-from syncline.store.pool import Lend, LostRace, Pool
+from syncline.store.pool import Lend, LostRace, Pool, is_passing, is_timeout
 from syncline.telemetry import Telemetry
 
 SMALL_CLAIM, LARGEST_CLAIM = 25, 2000
@@ -70,6 +71,7 @@ class Executor:
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
         self._is_traced = False
         self._promised = self._promised_suspects = 0  # slots of claims that are on their way
+        self._reading_large = asyncio.Lock()
         self._backoffs_ended = 0.0  # when nothing was left of them
         self.attempts = 0
         self.on_room: Callable[[], None] = lambda: None
@@ -263,5 +265,23 @@ class Executor:
 
     async def _attempt(self, run: Run) -> Ending:
         caller = self._callers[run.claim.provider_slug]
+        if run.claim.is_large and (ending := await self._read_large(run)):
+            return ending
         result = await attempt(caller, run, self._limits, self._renewals)
         return result if isinstance(result, Page) else await self._streams.follow(run, result)
+
+    async def _read_large(self, run: Run) -> Interrupted | None:
+        """Read the connection that was too large to come with its claim; return how the run ends,
+        or None where it goes on. One at a time: a slow link is everybody's."""
+        run.page_began = math.inf  # the connector has not been called yet
+        try:
+            async with self._reading_large, self._pool.transaction() as tx:
+                most = self._settings.max_run_seconds
+                await claims.read_large(tx, run.claim, at_most_seconds=most)
+        except Exception as error:
+            if is_passing(error) and not is_timeout(error):
+                return Interrupted()  # the database is away
+            reason = f"{type(error).__name__}: {error}".rstrip(": ")
+            raise Transient(f"config and metadata could not be read: {reason}") from None
+        run.page_began = monotonic()
+        return None

@@ -25,7 +25,7 @@ class Run:
     has_slot = False
     is_over = False  # its task is, but perhaps not a thread of it
     is_lost = False  # its job is no longer ours
-    page_began: float | None = None  # of a stream: when its connector was asked for the next page
+    page_began: float | None = None  # when its connector was asked for a page, if later than begun
     is_committing = False  # a page of it is; the connector waits, so no deadline counts
     committed_pages = 0  # of a stream
     held_bytes: int | None = None  # of its page, once somebody else was found to hold its rows

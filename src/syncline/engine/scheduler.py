@@ -24,6 +24,7 @@ SILENCE = timedelta(days=1)
 # Whoever inserts a job by hand waits for the connection that the tick has locked, and the tick for
 # the job; the tick gives way before Postgres (after a second) would call it a deadlock.
 LOCK_PATIENCE = timedelta(seconds=0.5)
+STATEMENT_PATIENCE = timedelta(seconds=4)  # less than the command timeout, after which all is lost
 
 LockNext = Callable[..., Awaitable[Locked]]
 Work = Callable[[Transaction, Locked], Awaitable["Batch"]]
@@ -222,7 +223,7 @@ class Scheduler:
             locked: Locked | None = None
             try:
                 async with self._pool.transaction() as tx:
-                    await tx.wait_at_most(LOCK_PATIENCE)
+                    await tx.limit(lock=LOCK_PATIENCE, statement=STATEMENT_PATIENCE)
                     locked = await lock_next(tx, after=after, limit=limit)
                     batch = await work(tx, locked)
                 self._tell(batch, report)

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
-from syncline.store.pool import Transaction
+from syncline.store.pool import Transaction, seconds_for
 
 SUSPECT_LAPSES = 2  # a job whose lease lapsed so often in a row may be what kills workers
 
@@ -91,13 +91,19 @@ CLAIM = """
            -- OFFSET 0 here and BETWEEN below, neither of which can be hashed, keep the planner
            -- from reading all connections and all jobs (31 µs a job became 18).
       FROM picked CROSS JOIN LATERAL (
-           SELECT external_id, status, config, metadata, metadata #> '{sync,cursor}' AS cursor,
-                  last_finished_at IS NULL AS is_first, has_credentials
+           SELECT external_id, status, config, metadata, last_finished_at IS NULL AS is_first,
+                  has_credentials,
+                  coalesce(pg_column_size(config), 0) + coalesce(pg_column_size(metadata), 0)
+                  > 2000 AS is_large  -- Postgres compresses what is more, or keeps it elsewhere
              FROM {schema}.connections WHERE id = picked.connection_id OFFSET 0) c
      WHERE j.id BETWEEN picked.id AND picked.id
  RETURNING picked.place, j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type,
-           j.priority, j.attempts, j.lapses, j.cursor, c.external_id, c.status, c.config,
-           c.metadata, c.cursor, c.is_first, c.has_credentials,
+           j.priority, j.attempts, j.lapses, j.cursor, c.external_id, c.status,
+           -- What is large is read by its own run: 2000 of them in one answer would never arrive.
+           CASE WHEN NOT c.is_large THEN c.config END,
+           CASE WHEN NOT c.is_large THEN c.metadata END,
+           CASE WHEN NOT c.is_large THEN c.metadata #> '{sync,cursor}' END,
+           c.is_first, c.has_credentials, c.is_large,
            -- Seconds, because times take the worker three times as long to read as all the rest.
            date_part('epoch', j.started_at - greatest(j.scheduled_at, j.retry_after, j.ready_at)),
            date_part('epoch', j.started_at - j.slot_at),
@@ -136,6 +142,7 @@ class Claim:
     stored_cursor: str | None  # the connection's, as this run read it or last wrote it
     is_first: bool  # the connection has no stored copy of a completion yet
     has_credentials: bool
+    is_large: bool  # config, metadata and the stored cursor did not come with the claim
     seconds_due: float  # how long before its start it was
     seconds_late: float | None  # how long after its slot it started, where it has one
     slot_ahead: datetime | None  # its slot, where that is still to come
@@ -167,6 +174,27 @@ async def claim(
         lease.duration,
     )
     return rows
+
+
+MEASURE_CONNECTION = """
+    -- How many bytes the reading of a connection takes; none where it has gone.
+    SELECT coalesce(octet_length(config::text), 0) + coalesce(octet_length(metadata::text), 0)
+      FROM {schema}.connections WHERE id = $1
+"""
+
+READ_CONNECTION = """
+    -- What a claim left out of a large connection.
+    SELECT config, metadata, metadata #> '{sync,cursor}' FROM {schema}.connections WHERE id = $1
+"""
+
+
+async def read_large(tx: Transaction, claim: Claim, *, at_most_seconds: float) -> None:
+    """Complete a claim of a large connection, in the time that a slow link needs for it."""
+    size = await tx.fetchval(MEASURE_CONNECTION, claim.connection_id)
+    seconds = min(seconds_for(size or 0), at_most_seconds)
+    row = await tx.fetchrow(READ_CONNECTION, claim.connection_id, timeout=seconds)
+    if row is not None:
+        claim.config, claim.metadata, claim.stored_cursor = row
 
 
 END_BACKOFFS = """
@@ -264,7 +292,7 @@ TAKE_OVER = """
  RETURNING 0, j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
            j.attempts, j.lapses, j.cursor, c.external_id, c.status, NULL AS config,
            NULL AS metadata, NULL AS stored_cursor, c.last_finished_at IS NULL AS is_first,
-           false AS has_credentials,
+           false AS has_credentials, false AS is_large,
            0::float8, NULL, CASE WHEN j.slot_at > $1 THEN j.slot_at END
 """
 

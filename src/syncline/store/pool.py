@@ -23,7 +23,7 @@ T = TypeVar("T")
 LOCK_TIMEOUT_MILLISECONDS = "2000"
 READ_TIMEOUT = timedelta(seconds=5)  # of what is listed for people
 COMMAND_TIMEOUT_SECONDS = 10.0  # a half-open socket is noticed no later than this
-SLOWEST_LINK = 50_000  # bytes a second: what is sent gets so much longer to arrive
+SLOWEST_LINK = 50_000  # bytes a second: what is large gets so much longer to arrive
 TRIES = 6
 # A statement that is sent alone (a claim, a close, a trigger) is planned once and then for any
 # values, because planning a claim takes a millisecond; but anew every few seconds, because a plan
@@ -127,6 +127,11 @@ def is_timeout(error: BaseException) -> bool:
     return isinstance(error, TimeoutError | asyncpg.QueryCanceledError)
 
 
+def seconds_for(size: int) -> float:
+    """Return how long a statement or an answer of so many bytes may take."""
+    return COMMAND_TIMEOUT_SECONDS + size / SLOWEST_LINK
+
+
 def missing_right(error: BaseException) -> str | None:
     """Return what the database says about a right that its role lacks; None for other errors."""
     return str(error) if isinstance(error, asyncpg.InsufficientPrivilegeError) else None
@@ -144,8 +149,10 @@ class Transaction:
             self._statements[statement], *arguments, timeout=timeout
         )
 
-    async def fetchrow(self, statement: str, *arguments: Any) -> Any:
-        return await self._connection.fetchrow(self._statements[statement], *arguments)
+    async def fetchrow(self, statement: str, *arguments: Any, timeout: float | None = None) -> Any:
+        return await self._connection.fetchrow(
+            self._statements[statement], *arguments, timeout=timeout
+        )
 
     async def fetchval(self, statement: str, *arguments: Any, timeout: float | None = None) -> Any:
         return await self._connection.fetchval(
@@ -165,17 +172,23 @@ class Transaction:
         Return how long that is. To the server, a session whose statement is still arriving stands
         idle in its transaction.
         """
-        seconds = COMMAND_TIMEOUT_SECONDS + size / SLOWEST_LINK
+        seconds = seconds_for(size)
         await self._connection.execute(
             "SELECT pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)",
             str(int(seconds * 1000)),
         )
         return seconds
 
-    async def wait_at_most(self, patience: timedelta) -> None:
-        """Let no statement of this transaction wait longer for a lock."""
-        milliseconds = str(int(patience.total_seconds() * 1000))
-        await self._connection.execute("SELECT set_config('lock_timeout', $1, true)", milliseconds)
+    async def limit(self, *, lock: timedelta, statement: timedelta) -> None:
+        """Let no statement of this transaction wait longer for a lock, nor take longer in all.
+
+        The server ends it, and so lets go of its locks before anybody tries again.
+        """
+        await self._connection.execute(
+            "SELECT set_config('lock_timeout', $1, true),"
+            " set_config('statement_timeout', $2, true)",
+            *(str(int(limit.total_seconds() * 1000)) for limit in (lock, statement)),
+        )
 
     def qualified(self, table: str) -> str:
         """Return a table's name, qualified by the schema."""
