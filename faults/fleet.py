@@ -1,10 +1,12 @@
 """Workers and schedulers: processes of the command line, each with its own way to Postgres."""
 
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -45,6 +47,7 @@ class Process:
         self.log = log
         self.may_end = False
         self.has_complained = False
+        self.still_until = 0.0  # it did nothing until then, by time.monotonic()
         self._popen = popen
 
     @property
@@ -65,6 +68,10 @@ class Process:
 
     def send(self, number: signal.Signals) -> None:
         self.may_end = self.may_end or number in (signal.SIGTERM, signal.SIGINT)
+        if number == signal.SIGSTOP:
+            self.still_until = math.inf
+        elif number == signal.SIGCONT:
+            self.still_until = min(self.still_until, time.monotonic())
         self._popen.send_signal(number)
 
     async def ended(self, *, within: float) -> int:

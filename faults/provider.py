@@ -5,7 +5,6 @@ import contextlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -38,6 +37,23 @@ class Stream:
         return self.per_second > 0
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that is being answered."""
+
+    pid: int
+    began: float
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """A call that came while another of the same connection was being answered."""
+
+    stream: str
+    earlier: Call
+    later: Call
+
+
 @dataclass(slots=True)
 class Mishap:
     """What the connector is told to do at its next call, and who took the order."""
@@ -53,9 +69,10 @@ class Provider:
         self.streams: dict[str, Stream] = {}
         self.trouble: str | None = None
         self.calls = 0
+        self.overlaps: list[Overlap] = []
         self._rng = rng
         self._mishaps: dict[str, Mishap] = {}
-        self._in_flight: dict[str, int] = {}
+        self._in_flight: defaultdict[str, list[Call]] = defaultdict(list)
         self._callers: defaultdict[int, int] = defaultdict(int)
         self._server: asyncio.Server | None = None
 
@@ -92,7 +109,11 @@ class Provider:
 
     def in_flight(self, pid: int | None = None) -> list[str]:
         """Return the streams for which a call of the process, or of any, is being answered."""
-        return [name for name, caller in self._in_flight.items() if pid in (None, caller)]
+        return [
+            name
+            for name, calls in self._in_flight.items()
+            if any(pid in (None, call.pid) for call in calls)
+        ]
 
     def order(self, name: str, what: str) -> "asyncio.Future[int]":
         """Have a stream's next call go wrong; return a future for the process that made it."""
@@ -111,11 +132,13 @@ class Provider:
             name, pid = asked["stream"], int(asked["pid"])
             self.calls += 1
             self._callers[pid] += 1
-            self._in_flight[name] = pid
+            call = Call(pid, time.monotonic())
+            self.overlaps += [Overlap(name, earlier, call) for earlier in self._in_flight[name]]
+            self._in_flight[name].append(call)
             try:
                 status, body = await self._until_hung_up(reader, name, int(asked["after"]), pid)
             finally:
-                self._in_flight.pop(name, None)
+                self._in_flight[name].remove(call)
             text = json.dumps(body)
             head = f"HTTP/1.0 {status} -\r\nContent-Length: {len(text)}\r\n\r\n"
             writer.write((head + text).encode())
@@ -137,7 +160,9 @@ class Provider:
 
     async def _answer(self, name: str, after: int, pid: int) -> Answer:
         if trouble := self.trouble:
-            return await TROUBLES[trouble]()
+            while self.trouble == "hangs":  # noqa: ASYNC110  (it ends when a kind says so)
+                await asyncio.sleep(0.05)
+            return TROUBLES[trouble]
         if mishap := self._mishaps.pop(name, None):
             if not mishap.taken_by.done():
                 mishap.taken_by.set_result(pid)
@@ -158,26 +183,9 @@ class Provider:
         }
 
 
-async def _limit() -> Answer:
-    return 429, {"retry_after": 1}
-
-
-async def _fail() -> Answer:
-    return 503, {}
-
-
-async def _hang() -> Answer:
-    await asyncio.sleep(3600)
-    return 503, {}
-
-
-async def _talk_nonsense() -> Answer:
-    return 200, {"records": "many", "next": [], "more": "perhaps", "keys": False}
-
-
-TROUBLES: dict[str, Callable[[], Awaitable[Answer]]] = {
-    "limits": _limit,
-    "fails": _fail,
-    "hangs": _hang,
-    "talks nonsense": _talk_nonsense,
+TROUBLES: dict[str, Answer] = {
+    "limits": (429, {"retry_after": 1}),
+    "fails": (503, {}),
+    "hangs": (503, {}),
+    "talks nonsense": (200, {"records": "many", "next": [], "more": "perhaps", "keys": False}),
 }

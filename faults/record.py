@@ -32,6 +32,7 @@ class Record:
     recoveries: list[float] = field(default_factory=list)
     returns: list[float] = field(default_factory=list)
     left_running: int = 0
+    overlaps: Counter[str] = field(default_factory=Counter)  # by what allowed them
     torn: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     deadlocks: int = 0

@@ -71,6 +71,7 @@ async def inject(stage: Stage, kind: Kind) -> float:
     except (Exception, TimeoutError) as error:
         record.complain(f"{kind.name}: {type(error).__name__}: {error}")
     await stage.heal()
+    stage.sort_overlaps(loses_claims=kind.loses_claims)
     record.injections.append(Injection(kind.name, kind.family, began, record.now()))
     return record.now() - began
 

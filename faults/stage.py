@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +12,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from faults.connector import INTERPRETER_HELD_SECONDS
 from faults.database import Database
 from faults.fleet import LEASE_SECONDS, Fleet, Process, Role
 from faults.provider import Provider
@@ -124,7 +126,25 @@ class Stage:
         """Have a connector do something; return the worker in which it does."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             pid = await self.provider.order(name or self.live_async_stream(), what)
-        return self.fleet.by_pid(pid)
+        worker = self.fleet.by_pid(pid)
+        if what == "holds the interpreter":
+            worker.still_until = time.monotonic() + INTERPRETER_HELD_SECONDS
+        return worker
+
+    def sort_overlaps(self, *, loses_claims: bool) -> None:
+        """Tell the calls that may meet another of their connection from those that must not."""
+        for overlap in self.provider.overlaps:
+            worker = self.fleet.by_pid(overlap.earlier.pid)
+            if overlap.earlier.began < worker.still_until:
+                self.record.overlaps["a worker stood still"] += 1
+            elif overlap.stream in self.blocking:
+                self.record.overlaps["a thread did not stop"] += 1
+            elif loses_claims:
+                self.record.overlaps["the database forgot the claim"] += 1
+            else:
+                self.record.overlaps["no reason"] += 1
+                self.record.complain(f"two calls of {overlap.stream} at once: {overlap}")
+        self.provider.overlaps.clear()
 
     async def heal(self) -> None:
         """Undo what is left of a fault, and wait until every live stream goes on."""

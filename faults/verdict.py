@@ -82,6 +82,10 @@ async def judge(stage: Stage) -> Verdict:
             "longest first claim after Postgres", max(record.returns, default=0), RETURN_LIMIT, "s"
         ),
         Line("rows left running after SIGTERM", record.left_running, 0),
+        Line("calls at once, of one that stood still", record.overlaps["a worker stood still"]),
+        Line("calls at once, of a thread", record.overlaps["a thread did not stop"]),
+        Line("calls at once, by lost claims", record.overlaps["the database forgot the claim"]),
+        Line("calls at once, for no such reason", record.overlaps["no reason"], 0),
         Line("deadlocks", record.deadlocks, 0),
         # Every message passes through this process: the machine's stalls are everybody's.
         Line("longest stall of the suite itself", record.longest_stall, unit="s"),

@@ -11,7 +11,8 @@ Inject = Callable[[Stage], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`full` and `quick` say how often it is injected in a run."""
+    """`full` and `quick` say how often it is injected in a run; `loses_claims`, that the database
+    may forget who runs a job, or give it away early, so that two workers call at once."""
 
     name: str
     family: str
@@ -19,17 +20,22 @@ class Kind:
     inject: Inject
     full: int
     quick: int
+    loses_claims: bool
 
 
 CATALOGUE: dict[str, Kind] = {}
 
 
-def kind(name: str, *, full: int, quick: int = 1) -> Callable[[Inject], Inject]:
+def kind(
+    name: str, *, full: int, quick: int = 1, loses_claims: bool = False
+) -> Callable[[Inject], Inject]:
     """Enter a function, whose docstring says what must hold, into the catalogue."""
 
     def enter(inject: Inject) -> Inject:
         family = inject.__module__.rpartition(".")[2]
-        CATALOGUE[name] = Kind(name, family, inject.__doc__ or "", inject, full, quick)
+        CATALOGUE[name] = Kind(
+            name, family, inject.__doc__ or "", inject, full, quick, loses_claims
+        )
         return inject
 
     return enter

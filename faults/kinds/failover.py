@@ -62,7 +62,7 @@ class Follower:
             self._stage.record.complain(f"a follower was told {repeated} signals again")
 
 
-@kind("an older backup is restored under a follower", full=2)
+@kind("an older backup is restored under a follower", full=2, loses_claims=True)
 async def restore(stage: Stage) -> None:
     """Work goes on from what is stored, and the follower is told all of that once."""
     backup = stage.server._cluster.home / "backup"
@@ -77,7 +77,7 @@ async def restore(stage: Stage) -> None:
     await lose_commits(stage, put_back)
 
 
-@kind("a lagging standby is promoted under a follower", full=2)
+@kind("a lagging standby is promoted under a follower", full=2, loses_claims=True)
 async def promote(stage: Stage) -> None:
     """Work goes on at the new primary from what it has; the follower is told all of that once."""
     standby = Standby(stage.server, stage.database.url)

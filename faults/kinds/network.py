@@ -80,6 +80,16 @@ async def half_open(stage: Stage) -> None:
     await until(lambda: not link.has(wire), within=HALF_OPEN_SECONDS, what="the silence is noticed")
 
 
+@kind("a worker cut off in mid-call past its lease", full=4)
+async def cut_off(stage: Stage) -> None:
+    """It hangs up on the provider before others call for its connections."""
+    stage.provider.trouble = "hangs"
+    worker = await stage.busy_worker()
+    cut_off_at = await stage.database.now()
+    worker.link.silence()
+    await stage.measure_recovery(cut_off_at)
+
+
 @kind("a slow network", full=3, quick=0)
 async def slow_down(stage: Stage) -> None:
     """Every message takes a tenth of a second; leases are still kept."""

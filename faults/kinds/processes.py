@@ -140,6 +140,16 @@ async def terminate_in_endless_call(stage: Stage) -> None:
     await stage.count_left_running()
 
 
+@kind("SIGTERM a worker whose provider hangs", full=4)
+async def terminate_while_provider_hangs(stage: Stage) -> None:
+    """Its calls are cut off before others make them again."""
+    stage.provider.trouble = "hangs"
+    worker = await stage.busy_worker()
+    worker.send(signal.SIGTERM)
+    expect_exit(stage, await worker.ended(within=EXIT_SECONDS), 0, "a worker in a hanging call")
+    await stage.count_left_running()
+
+
 @kind("SIGTERM a worker twice", full=4)
 async def terminate_worker_twice(stage: Stage) -> None:
     """It ends with 1 at once; the reaper does the rest."""

@@ -23,6 +23,7 @@ from syncline.testing import ManualClock
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 LEASE_SECONDS = 6.0
+WAKING_SECONDS = 0.5  # by then a worker that was frozen has noticed what became of its leases
 LONGEST_DRAIN_SECONDS = 240
 # Errors of the server that belong to ordinary life: a lost race, a call that was cancelled, and,
 # on a machine so slow that the server lost patience in real time, an idle transaction.
@@ -83,7 +84,7 @@ class World:
         self._settings = _choose_settings(rng, url)
         by_type = self._settings.executor.single_flight == "job_type"
         self._auditor = Auditor(observer, self._clock, cursors_only_advance=not by_type)
-        self._ledger = Ledger(self._chance(), float("inf") if by_type else LEASE_SECONDS / 3 + 2)
+        self._ledger = Ledger(self._chance(), float("inf") if by_type else WAKING_SECONDS)
         self._network = SimulatedNetwork(observer, self._weather, self._auditor.look)
         self.operators = Process("people", is_mortal=False)
         self.loop = SimulatedLoop(self._clock, self._network, self._weather.linger)

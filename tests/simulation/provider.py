@@ -107,7 +107,7 @@ class Ledger:
         return call
 
     def end(self, connection: Connection, call: Call, now: float) -> None:
-        """Complain of two calls at once for longer than it takes to notice a lost lease."""
+        """Complain of two calls at once, but for the moment in which a frozen worker wakes."""
         call.ended = now
         calls = self.accounts[connection.external_id].calls
         for later in calls[calls.index(call) + 1 :]:
@@ -196,19 +196,19 @@ class Streaming(Connector):
 
     async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
         ledger, loop = self._ledger, asyncio.get_running_loop()
-        call = ledger.begin(connection, loop.time())
         rng = ledger.accounts[connection.external_id].rng
-        try:
-            while True:
+        while True:
+            call = ledger.begin(connection, loop.time())
+            try:
                 await asyncio.sleep(rng.uniform(0, 2))
                 page = ledger.answer(connection, cursor)
-                ledger.answers["streamed"] += 1
-                yield page
-                if not page.has_more or rng.random() < 0.1:
-                    return
-                cursor = page.next_cursor
-        finally:
-            ledger.end(connection, call, loop.time())
+            finally:
+                ledger.end(connection, call, loop.time())
+            ledger.answers["streamed"] += 1
+            yield page  # which calls nobody, however long its commit takes
+            if not page.has_more or rng.random() < 0.1:
+                return
+            cursor = page.next_cursor
 
 
 class Blocking(Connector):

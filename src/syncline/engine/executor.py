@@ -14,7 +14,7 @@ from syncline.clock import Clock, monotonic
 from syncline.engine.attempt import Caller, attempt
 from syncline.engine.lanes import Lanes
 from syncline.engine.renewal import Renewals
-from syncline.engine.runs import Run, Runs
+from syncline.engine.runs import Run, Runs, safe_seconds
 from syncline.engine.settlement import ACTIVE, Settler
 from syncline.engine.streams import Streams
 from syncline.engine.vault import trace_without_secrets, without_secrets
@@ -68,6 +68,7 @@ class Executor:
         self._telemetry = telemetry
         self._renewals = renewals
         self._limits = settings.page_limits
+        self._safe_seconds = safe_seconds(settings.lease_seconds)
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
         self._is_traced = False
         self._promised = self._promised_suspects = 0  # slots of claims that are on their way
@@ -137,7 +138,7 @@ class Executor:
         if await self._settled_within(grace_seconds):
             return True
         for run in self.runs.unsettled():
-            self.runs.interrupt(run)
+            self.runs.stop(run, Interrupted())
         # The database may be away; then the rows are left to the reaper.
         clean = await self._settled_within(RELEASE_SECONDS)
         self._lanes.gives_up = not clean
@@ -264,9 +265,13 @@ class Executor:
             return await self._attempt(run)
 
     async def _attempt(self, run: Run) -> Ending:
+        if run.before is not None:
+            await self.runs.wait_until_stopped(run.before)
         caller = self._callers[run.claim.provider_slug]
         if run.claim.is_large and (ending := await self._read_large(run)):
             return ending
+        if monotonic() - run.lease_confirmed >= self._safe_seconds:
+            return Interrupted()  # the claim's answer took too long: another may have the job
         result = await attempt(caller, run, self._limits, self._renewals)
         return result if isinstance(result, Page) else await self._streams.follow(run, result)
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 from syncline.clock import Clock, monotonic
-from syncline.engine.runs import Runs
+from syncline.engine.runs import Runs, safe_seconds
 from syncline.engine.settlement import Settlement, Settler
 from syncline.policy.outcome import Lapsed
 from syncline.settings import ExecutorSettings
@@ -59,7 +59,7 @@ class LeaseKeeper:
         """Stop what runs too long, or longer than its lease could be kept."""
         self._runs.stop_overdue(
             max_run_seconds=self._settings.max_run_seconds,
-            lease_seconds=self._settings.lease_seconds,
+            safe_seconds=safe_seconds(self._settings.lease_seconds),
         )
         return WATCH_EVERY
 

@@ -12,6 +12,16 @@ from syncline.sdk.page import Page
 from syncline.store.claims import SUSPECT_LAPSES, Claim
 from syncline.store.jobs import Progress
 
+STOP_SECONDS = 2.0  # what a connector is given to stop in, once it was told to
+
+
+def safe_seconds(lease_seconds: float) -> float:
+    """Return how long after its last renewal a run may go on.
+
+    What is left of the lease is for its connector to stop in, before anybody else has the job.
+    """
+    return lease_seconds - min(STOP_SECONDS, lease_seconds / 6)
+
 
 class Run:
     """A claimed job in this process: it holds a slot from when its connector is called until that
@@ -24,6 +34,9 @@ class Run:
     is_suspect = False
     has_slot = False
     is_over = False  # its task is, but perhaps not a thread of it
+    is_stopping = False  # it was told to, and is settled once it has
+    stopped: "asyncio.Future[None] | None" = None  # for who waits for that
+    before: "Run | None" = None  # the run of the same job that this process lost, still alive
     is_lost = False  # its job is no longer ours
     page_began: float | None = None  # when its connector was asked for a page, if later than begun
     is_committing = False  # a page of it is; the connector waits, so no deadline counts
@@ -61,7 +74,7 @@ class Run:
         if cursor is not None:
             self.claim.stored_cursor = cursor
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """Ask the connector to stop; a thread of its own goes on unheard."""
         if self.task is not None:
             self.task.cancel()
@@ -103,6 +116,7 @@ class Runs:
         run = Run(claim, leased_since, self._free)
         if lost := self._runs.get(claim.id):
             self._forget(lost)
+            run.before = lost
         self._runs[claim.id] = run
         if claim.lapses >= SUSPECT_LAPSES:
             run.is_suspect = True
@@ -128,6 +142,35 @@ class Runs:
             run.ended = monotonic()
             self._on_ended(run)
 
+    def stop(self, run: Run, ending: Ending, patience_seconds: float = STOP_SECONDS) -> None:
+        """Tell a run to stop; it is settled once its connector has, so that the next attempt does
+        not meet it at the provider.
+
+        A thread cannot be stopped, and some connectors do not listen. Beyond the patience such a
+        run is settled all the same: its job must go on.
+        """
+        if run.ending is None:
+            run.ending = ending
+            run.ended = monotonic()
+            run.is_stopping = True
+            if run.is_alive:
+                asyncio.get_running_loop().call_later(patience_seconds, self._stopped, run)
+            else:
+                self._stopped(run)
+        run.cancel()
+
+    def _stopped(self, run: Run) -> None:
+        if run.is_stopping:
+            run.is_stopping = False
+            self._on_ended(run)
+
+    async def wait_until_stopped(self, run: Run) -> None:
+        """Wait for a lost run to stop, but not for ever."""
+        run.cancel()
+        if run.is_alive:
+            run.stopped = asyncio.get_running_loop().create_future()
+            await asyncio.wait((run.stopped,), timeout=STOP_SECONDS)
+
     def settled(self, runs: Iterable[Run]) -> None:
         for run in runs:
             run.is_settled = True
@@ -147,6 +190,9 @@ class Runs:
         """Give the slot back once nothing of the connector is left; forget what is settled too."""
         if run.is_alive:
             return
+        self._stopped(run)
+        if run.stopped is not None and not run.stopped.done():
+            run.stopped.set_result(None)
         if run.has_slot:
             run.has_slot = False
             self.slots_taken -= 1
@@ -181,7 +227,7 @@ class Runs:
             if run is not None and run.ending is None:
                 self.abandon(run)
                 lost.append(run)
-                run.stop()
+                run.cancel()
         return lost
 
     def abandon(self, run: Run) -> None:
@@ -189,11 +235,11 @@ class Runs:
         run.ending, run.is_lost = Interrupted(), True
         self.settled([run])
 
-    def stop_overdue(self, *, max_run_seconds: float, lease_seconds: float) -> None:
-        """End the runs that took too long, and those whose lease could not be kept.
+    def stop_overdue(self, *, max_run_seconds: float, safe_seconds: float) -> None:
+        """Stop the runs that took too long, and those whose lease could not be kept.
 
         Where the database cannot be reached, a lease is counted by this process's own clock:
-        another worker may have the job by now, and the provider must not be called twice.
+        another worker may soon have the job, and the provider must not be called twice at once.
         """
         now = monotonic()
         for run in self.unsettled():
@@ -201,14 +247,9 @@ class Runs:
                 continue
             if run.task and now - (run.page_began or run.began) >= max_run_seconds:
                 timeout = TimeoutError(f"ran longer than max_run_seconds ({max_run_seconds:g})")
-                self.end(run, Raised(timeout))
-                run.stop()
-            elif now - run.lease_confirmed >= lease_seconds:
-                self.interrupt(run)
-
-    def interrupt(self, run: Run) -> None:
-        self.end(run, Interrupted())
-        run.stop()
+                self.stop(run, Raised(timeout), patience_seconds=max_run_seconds)
+            elif now - run.lease_confirmed >= safe_seconds:
+                self.stop(run, Interrupted())
 
     async def wait_until_settled(self) -> None:
         await self._all_settled.wait()
