@@ -166,6 +166,11 @@ class RateLimitSettings(checks.Component):
             jitter_factor=_first(own.jitter_factor, self.jitter_factor),
         )
 
+    @property
+    def longest_backoff(self) -> timedelta:
+        """The most that a job of any provider waits without a provider's asking."""
+        return max(self.backoff(slug).longest_unasked for slug in ("", *self.providers))
+
 
 class ApiSettings(checks.Component):
     """Where health, metrics and the page are served."""

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from support.world import World, at
-from syncline import Engine, Settings, Signal, SyncResult
+from syncline import Engine, RateLimited, Settings, Signal, SyncResult
 from syncline.testing import ScriptedConnector
 
 REAL_TIME = timedelta(minutes=5)
@@ -137,3 +137,42 @@ async def test_a_clock_that_stood_ahead_for_a_moment_stalls_nobody(
 
     assert 3 <= len(starts) <= 6
     assert await world.engine.verify() == []
+
+
+async def ahead_and_back(world: World) -> None:
+    """Let the clock stand a day ahead for a moment, in which a scheduler ticks."""
+    await world.tick("12:00")
+    world.clock.set(at("12:00") + timedelta(days=1))
+    await world.tick()
+
+
+async def test_a_wait_that_began_while_the_clock_stood_ahead_ends(world: World) -> None:
+    """T1: but for a pause that the provider asked for, which may be that long."""
+    failing, limited = [await world.connection(last_finished="11:40") for _ in range(2)]
+    await world.tick("11:55", jitter_seconds=0)
+    world.script(TimeoutError(), RateLimited("slow down", retry_after_seconds=3600))
+    await ahead_and_back(world)
+    world.dice.value = 0
+    assert await world.run_due() == 2
+
+    await world.tick("12:01")
+
+    pending = [await world.pending(connection) for connection in (failing, limited)]
+    waits = {job.error["class"]: job.retry_after for job in pending}
+    assert waits == {"Timeout": at("12:01"), "RateLimited": at("13:00") + timedelta(days=1)}
+
+
+async def test_a_lease_that_was_taken_while_the_clock_stood_ahead_lapses(world: World) -> None:
+    """T1, E6: also one of a run that was cancelled."""
+    dead, cancelled = [await world.connection(last_finished="11:59") for _ in range(2)]
+    await ahead_and_back(world)
+    await world.sql("DELETE FROM {schema}.sync_jobs WHERE status = 'queued'")
+    await world.running_job(dead)
+    await world.engine.jobs.cancel(await world.running_job(cancelled))
+    await world.engine.trigger(cancelled.id)
+    await world.sql("UPDATE {schema}.sync_jobs SET scheduled_at = $1", at("12:00"))
+
+    await world.tick("12:01")
+    world.script(*[SyncResult()] * 2)
+    assert await world.run_due("12:01:29") == 0
+    assert await world.run_due("12:01:30") == 2

@@ -248,9 +248,7 @@ class Engine:
         notifies_at = None if settings.portable else listen_url
         self._wakeup = Wakeup(notifies_at, settings.schema, self._pool.session_settings)
         settler = Settler(self._pool, settings, clock, dice)
-        self._scheduler = Scheduler(
-            self._pool, settings.scheduler, clock, dice, telemetry, self._wakeup
-        )
+        self._scheduler = Scheduler(self._pool, settings, clock, dice, telemetry, self._wakeup)
         self._executor = Executor(
             self._pool, settings.executor, self.providers, clock, settler, telemetry, self._renewals
         )

@@ -11,8 +11,9 @@ from syncline.clock import Clock, Dice, monotonic, new_id
 from syncline.engine.planning import Planner
 from syncline.engine.wakeup import Wakeup
 from syncline.policy.schedule import RunPlan
-from syncline.settings import SchedulerSettings
+from syncline.settings import Settings
 from syncline.store import connections, jobs, schedule, schedulers
+from syncline.store.jobs import Latest
 from syncline.store.pool import Pool, Transaction, expect, is_held, is_timeout, lies_in_rows
 from syncline.store.schedule import Locked
 from syncline.telemetry import Telemetry
@@ -61,17 +62,19 @@ class Scheduler:
     def __init__(
         self,
         pool: Pool,
-        settings: SchedulerSettings,
+        settings: Settings,
         clock: Clock,
         dice: Dice,
         telemetry: Telemetry,
         wakeup: Wakeup,
     ) -> None:
         self._pool = pool
-        self._settings = settings
-        self._rules = settings.rules
+        self._settings = settings.scheduler
+        self._rules = settings.scheduler.rules
+        self._lease = settings.executor.lease
+        self._longest_backoff = settings.rate_limit.longest_backoff
         self._clock = clock
-        self._planner = Planner(settings, dice, telemetry)
+        self._planner = Planner(settings.scheduler, dice, telemetry)
         self._telemetry = telemetry
         self._wakeup = wakeup
         self._stopping = False
@@ -118,33 +121,39 @@ class Scheduler:
     async def _walk_all(self, report: TickReport) -> datetime:
         async with self._pool.transaction() as tx:
             now = await self._clock.now(tx)
-        await self._undo_future(now)
+            is_ahead = await self._look_ahead(tx, now)
+        if is_ahead:
+            await self._undo_future(now)
         for walk in (self._tidy_left, self._plan_edited, self._plan_due):
             await walk(now, report)
         return now
 
-    async def _undo_future(self, now: datetime) -> None:
-        """Bring back what was put off while the clock stood ahead of what it says now.
+    async def _look_ahead(self, tx: Transaction, now: datetime) -> bool:
+        """Return whether the clock stood ahead of what it says now.
 
-        A scheduler that ticked in the future shows it, and then everything is looked at once. Where
-        none did, what lies further ahead than the longest interval is found all the same.
+        A scheduler that ticked in the future shows it. Where none did, connections that are put
+        off by more than the longest interval are looked at all the same.
         """
         horizon, size = now + self._settings.lookahead, self._settings.batch_size
         longest = max(self._rules.default_interval, self._rules.maximum_interval)
+        found = await schedule.look_at_ahead(tx, after=horizon + 2 * longest, limit=size)
+        return found == size or await schedulers.ticked_ahead(tx, after=horizon)
+
+    async def _undo_future(self, now: datetime) -> None:
+        """Bring back what was put off while the clock stood ahead."""
+        horizon, size = now + self._settings.lookahead, self._settings.batch_size
+        latest = Latest(horizon, now + self._longest_backoff, now + self._lease)
+        work: tuple[Callable[[Transaction], Awaitable[int]], ...] = (
+            partial(schedule.look_at_ahead, after=horizon, limit=size),
+            partial(jobs.pull_back, latest=latest, now=now, limit=size),
+        )
+        for bring_back in work:
+            found = size
+            while found == size and not self._stopping:
+                async with self._pool.transaction() as tx:
+                    found = await bring_back(tx)
         async with self._pool.transaction() as tx:
-            came_back = await schedulers.ticked_ahead(tx, after=horizon)
-            bound = horizon if came_back else horizon + 2 * longest
-        found = size
-        while found == size and not self._stopping:
-            async with self._pool.transaction() as tx:
-                found = await schedule.look_at_ahead(tx, after=bound, limit=size)
-        found = size if came_back else 0
-        while found == size and not self._stopping:
-            async with self._pool.transaction() as tx:
-                found = await jobs.pull_back(tx, after=horizon, now=now, limit=size)
-        if came_back:
-            async with self._pool.transaction() as tx:
-                await schedulers.come_back(tx, after=horizon, now=now)
+            await schedulers.come_back(tx, after=horizon, now=now)
 
     async def _end_tick(self, now: datetime, report: TickReport) -> None:
         """Wake the workers, and note that everything due by now was seen, if it was."""

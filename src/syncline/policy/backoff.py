@@ -20,8 +20,13 @@ class Backoff:
 
     @property
     def longest(self) -> timedelta:
-        """The most that a job can be made to wait."""
-        capped = max(timedelta(seconds=self.max_seconds), LONGEST_HINT)
+        """The most that a job can be made to wait, by a provider's hint or without."""
+        return max(self.longest_unasked, LONGEST_HINT + LONGEST_HINT * self.jitter_factor)
+
+    @property
+    def longest_unasked(self) -> timedelta:
+        """The most that a job waits without a hint."""
+        capped = timedelta(seconds=self.max_seconds)
         return capped + capped * self.jitter_factor
 
     def exponential(self, prior_failures: int) -> timedelta:

@@ -202,14 +202,17 @@ END_BACKOFFS = """
     -- order. To sort all of them at each claim took too long: of 100,000 that became due together
     -- after an outage 100 to 450 a second. When the wait ended is kept for the claim's delay.
     WITH ended AS MATERIALIZED (
-        SELECT id, retry_after FROM {schema}.sync_jobs
-         WHERE provider_slug = ANY ($1::text[]) AND status = 'queued'
-           AND retry_after <= coalesce($2::timestamptz, now())
-         LIMIT $3 FOR UPDATE SKIP LOCKED
+        SELECT job.* FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
+            SELECT id, retry_after FROM {schema}.sync_jobs
+             WHERE provider_slug = provider.slug AND status = 'queued'
+               AND retry_after <= coalesce($2::timestamptz, now())
+             ORDER BY retry_after LIMIT $3
+               FOR UPDATE SKIP LOCKED) job
+         LIMIT $3
     )
     UPDATE {schema}.sync_jobs j
        SET retry_after = NULL, ready_at = ended.retry_after, updated_at = now()
-      FROM ended WHERE j.id BETWEEN ended.id AND ended.id
+      FROM ended WHERE j.id = ANY (ARRAY[ended.id])
 """
 
 

@@ -67,17 +67,53 @@ async def pull_forward(tx: Transaction, pulls: Sequence[Pull]) -> list[Pull]:
 
 
 PULL_BACK = """
-    -- Make interval jobs due that were queued for a slot in the future: the clock stood ahead.
-    UPDATE {schema}.sync_jobs j SET scheduled_at = $2, updated_at = now()
-      FROM (SELECT id FROM {schema}.sync_jobs
-             WHERE status = 'queued' AND slot_at > $1 AND scheduled_at > $1
-             LIMIT $3 FOR UPDATE SKIP LOCKED) AS ahead
-     WHERE j.id = ahead.id
+    -- Bring back what pending jobs wait for and is further ahead than it can be, because the clock
+    -- stood ahead: the slots ($1) and waits ($3) of the queued, the leases of the running ($4). A
+    -- pause that the provider asked for may be that long. In the order of the guard's index, so
+    -- that nothing is read but what is pending.
+    WITH ahead AS MATERIALIZED (
+        SELECT id FROM {schema}.sync_jobs
+         WHERE status IN ('queued', 'running')
+           AND (status = 'queued' AND slot_at > $1 AND scheduled_at > $1
+                OR retry_after > $3 AND attempts > 0
+                   AND (error -> 'hinted') IS DISTINCT FROM 'true'
+                OR lease_expires_at > $4)
+         ORDER BY connection_id, job_type LIMIT $5
+           FOR UPDATE SKIP LOCKED
+    )
+    UPDATE {schema}.sync_jobs j
+       SET scheduled_at = CASE WHEN status = 'queued' AND slot_at > $1
+                               THEN least(scheduled_at, $2) ELSE scheduled_at END,
+           retry_after = CASE WHEN retry_after > $3 AND attempts > 0
+                                   AND (error -> 'hinted') IS DISTINCT FROM 'true'
+                              THEN $2 ELSE retry_after END,
+           lease_expires_at = least(lease_expires_at, $4), updated_at = now()
+      FROM ahead WHERE j.id = ANY (ARRAY[ahead.id])
+"""
+
+STOP_SOONER = """
+    -- The same for what is cancelled and may still run.
+    UPDATE {schema}.sync_jobs SET stops_by = $1
+     WHERE id = ANY (ARRAY(SELECT id FROM {schema}.sync_jobs WHERE stops_by > $1
+                            ORDER BY connection_id LIMIT $2))
 """
 
 
-async def pull_back(tx: Transaction, *, after: datetime, now: datetime, limit: int) -> int:
-    return await tx.execute(PULL_BACK, after, now, limit)
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The latest times that pending jobs can hold, unless the clock stood ahead."""
+
+    slot: datetime
+    retry_after: datetime
+    lease_expires_at: datetime
+
+
+async def pull_back(tx: Transaction, latest: Latest, *, now: datetime, limit: int) -> int:
+    """Return how many jobs waited for what is too far ahead, of so many at most."""
+    await tx.execute(STOP_SOONER, latest.lease_expires_at, limit)
+    return await tx.execute(
+        PULL_BACK, latest.slot, now, latest.retry_after, latest.lease_expires_at, limit
+    )
 
 
 LOCK_FREE = """

@@ -82,12 +82,14 @@ async def lock_due(
 
 LOOK_AT_AHEAD = """
     -- Look again at connections that were put off for longer than can be: the clock stood ahead.
-    -- They are at the far end of the index; as a rule there are none.
+    -- They are at the far end of the index; as a rule there are none, and nothing else is read.
+    WITH ahead AS MATERIALIZED (
+        SELECT id FROM {schema}.connections WHERE status = 'active' AND look_at > $1
+         ORDER BY look_at DESC, id DESC LIMIT $2
+           FOR UPDATE SKIP LOCKED
+    )
     UPDATE {schema}.connections c SET look_at = '1970-01-01 00:00:00+00'
-      FROM (SELECT id FROM {schema}.connections WHERE status = 'active' AND look_at > $1
-             ORDER BY look_at DESC, id DESC LIMIT $2
-               FOR UPDATE SKIP LOCKED) AS ahead
-     WHERE c.id = ahead.id
+      FROM ahead WHERE c.id = ANY (ARRAY[ahead.id])
 """
 
 
