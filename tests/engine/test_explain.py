@@ -64,3 +64,19 @@ async def test_a_foreign_connection_is_not_found(world: World) -> None:
 
     with pytest.raises(LookupError, match="there is no connection"):
         await world.engine.explain(connection.id, tenant_id="birch")
+
+
+async def test_a_job_behind_a_cancelled_run_that_may_still_go_on(world: World) -> None:
+    connection = await world.connection(last_finished="11:00")
+    cancelled = await world.running_job(connection)
+    await world.engine.jobs.cancel(cancelled)
+    await world.engine.trigger(connection.id)
+
+    found = await world.engine.explain(connection.id)
+    world.clock.advance(seconds=30)
+    later = await world.engine.explain(connection.id)
+
+    assert (found.reason, found.waits_for_job) == ("stopping", cancelled)
+    assert found.waits_until == at("12:00:30")
+    assert found.evidence["stopping"][0]["stops_by"] == "2025-01-01T12:00:30Z"
+    assert later.reason == "no_worker"

@@ -9,7 +9,7 @@ import pytest
 
 from support.world import at
 from syncline.model import Worker
-from syncline.policy.evidence import Evidence, PendingJob, Reason
+from syncline.policy.evidence import Evidence, PendingJob, Reason, StoppingJob
 from syncline.policy.explain import explain
 
 NOON = at("12:00")
@@ -64,6 +64,7 @@ def evidence(*pending: PendingJob, **changes: Any) -> Evidence:
         last_succeeded_at=at("11:50"),
         next_slot_at=at("12:05"),
         pending=pending,
+        stopping=(),
         last_ended=None,
         workers=(worker(),),
         last_tick_at=at("11:59:30"),
@@ -124,6 +125,21 @@ CASES: dict[str, tuple[Evidence, Reason, str]] = {
         evidence(job(), RUNNING),
         Reason.SINGLE_FLIGHT,
         f"full job {SECOND} has been running since 2025-01-01 11:58:00Z (2 min ago).",
+    ),
+    "a cancelled run that may still go on": (
+        evidence(job(), stopping=(StoppingJob(SECOND, "full", at("12:00:20")),)),
+        Reason.STOPPING,
+        f"job {SECOND}, which was cancelled, may still call the provider. It starts once the worker"
+        " says that the cancelled run has stopped, or at 2025-01-01 12:00:20Z (in 20 s).",
+    ),
+    "a cancelled run of another type, each type for itself": (
+        evidence(
+            job(),
+            stopping=(StoppingJob(SECOND, "full", at("12:00:20")),),
+            flight_by_type=True,
+        ),
+        Reason.ABOUT_TO_START,
+        "claims it within a moment",
     ),
     "running beside a job of the future": (
         evidence(job(scheduled_at=at("12:05")), RUNNING),

@@ -25,7 +25,7 @@ class Explanations(Desk):
     ) -> Evidence:
         settings = self._settings
         now = await self._clock.now(tx)
-        seen = await evidence.observe(tx, connection_id, tenant_id)
+        seen = await evidence.observe(tx, connection_id, tenant_id, now=now)
         if seen is None:
             raise not_found("connection", connection_id)
         options = read_sync(seen.candidate.stored, settings.scheduler.rules)
@@ -42,6 +42,7 @@ class Explanations(Desk):
             last_succeeded_at=seen.last_succeeded_at,
             next_slot_at=next_slot_at(seen.candidate, options, now),
             pending=seen.pending,
+            stopping=seen.stopping,
             last_ended=seen.last_ended,
             workers=tuple(await workers.list_all(tx, silent_since=now - DEAD_AFTER)),
             last_tick_at=seen.last_tick_at,

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     BACKOFF = "backoff"
     RATE_LIMITED = "rate_limited"
     SINGLE_FLIGHT = "single_flight"
+    STOPPING = "stopping"
     NO_WORKER = "no_worker"
     PROVIDER_UNKNOWN = "provider_unknown"
     WORKER_BUSY = "worker_busy"
@@ -54,6 +55,15 @@ class PendingJob:
 
 
 @dataclass(frozen=True, slots=True)
+class StoppingJob:
+    """One that was cancelled while it ran, and whose worker has not said yet that it stopped."""
+
+    id: UUID
+    job_type: str
+    stops_by: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class EndedJob:
     id: UUID
     job_type: str
@@ -77,6 +87,7 @@ class Evidence:
     last_succeeded_at: datetime | None
     next_slot_at: datetime
     pending: tuple[PendingJob, ...]
+    stopping: tuple[StoppingJob, ...]
     last_ended: EndedJob | None
     workers: tuple[Worker, ...]
     last_tick_at: datetime | None

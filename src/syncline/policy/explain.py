@@ -7,7 +7,13 @@ from uuid import UUID
 
 from syncline.model import ConnectionStatus, JobStatus, Worker, WorkerStatus
 from syncline.policy.account import describe, error_line, instant_text, moment, reason_line, span
-from syncline.policy.evidence import Evidence, Explanation, PendingJob, Reason
+from syncline.policy.evidence import (
+    Evidence,
+    Explanation,
+    PendingJob,
+    Reason,
+    StoppingJob,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +137,22 @@ def _judge_queued(evidence: Evidence, job: PendingJob, blocking: Sequence[Pendin
             job.due_at,
             waits_for_job=other.id,
         )
+    for stopping in evidence.stopping:
+        if not evidence.flight_by_type or stopping.job_type == job.job_type:
+            return _judge_stopping(evidence, job, stopping)
     return _judge_workers(evidence, job)
+
+
+def _judge_stopping(evidence: Evidence, job: PendingJob, stopping: StoppingJob) -> Verdict:
+    return Verdict(
+        Reason.STOPPING,
+        f"Its {job.job_type} job {job.id} is due, but job {stopping.id}, which was cancelled, may "
+        "still call the provider. It starts once the worker says that the cancelled run has "
+        f"stopped, or {moment(stopping.stops_by, evidence.now)}.",
+        job.due_at,
+        waits_until=stopping.stops_by,
+        waits_for_job=stopping.id,
+    )
 
 
 def _judge_backoff(evidence: Evidence, job: PendingJob, until: datetime) -> Verdict:

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.model import ConnectionStatus
-from syncline.policy.evidence import EndedJob, PendingJob
+from syncline.policy.evidence import EndedJob, PendingJob, StoppingJob
 from syncline.policy.schedule import Candidate
 from syncline.sdk.jsontext import read_json
 from syncline.store import schedule
@@ -25,6 +25,13 @@ READ_PENDING = """
       FROM {schema}.sync_jobs
      WHERE connection_id = $1 AND status IN ('queued', 'running')
      ORDER BY id
+"""
+
+READ_STOPPING = """
+    -- What was cancelled and may still run.
+    SELECT id, job_type, stops_by FROM {schema}.sync_jobs
+     WHERE connection_id = $1 AND stops_by > $2
+     ORDER BY stops_by DESC
 """
 
 READ_ENDED = """
@@ -55,24 +62,29 @@ class Observed:
     status_reason: Any
     candidate: Candidate
     pending: tuple[PendingJob, ...]
+    stopping: tuple[StoppingJob, ...]
     last_ended: EndedJob | None
     last_succeeded_at: datetime | None
     last_tick_at: datetime | None
 
 
-async def observe(tx: Transaction, connection_id: UUID, tenant_id: str | None) -> Observed | None:
+async def observe(
+    tx: Transaction, connection_id: UUID, tenant_id: str | None, *, now: datetime
+) -> Observed | None:
     """Return what is known about a connection; None where there is none."""
     connection = await tx.fetchrow(READ_CONNECTION, connection_id, tenant_id)
     candidate = next(await schedule.read_candidates(tx, [connection_id]), None)
     if connection is None or candidate is None:
         return None
     pending = await tx.fetch(READ_PENDING, connection_id)
+    stopping = await tx.fetch(READ_STOPPING, connection_id, now)
     ended = await tx.fetchrow(READ_ENDED, connection_id)
     return Observed(
         status=ConnectionStatus(connection["status"]),
         status_reason=read_json(connection["status_reason"]),
         candidate=candidate,
         pending=tuple(PendingJob(**_with_error(row)) for row in pending),
+        stopping=tuple(StoppingJob(*row) for row in stopping),
         last_ended=EndedJob(**_with_error(ended)) if ended else None,
         last_succeeded_at=await tx.fetchval(READ_SUCCESS, connection_id),
         last_tick_at=await tx.fetchval(LAST_TICK),
