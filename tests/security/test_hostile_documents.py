@@ -31,7 +31,7 @@ from syncline.connectors.github import GitHub
 from syncline.connectors.imap import _envelope as read_envelope
 from syncline.connectors.matrix import Matrix
 from syncline.connectors.rest import Rest
-from syncline.engine.attempt import Threads, check_page
+from syncline.engine.attempt import PageChecker, Threads
 from syncline.engine.vault import without_secrets
 from syncline.errors import ContractError
 from syncline.http.credentials import Credentials
@@ -154,12 +154,13 @@ async def serving(body: bytes) -> AsyncIterator[HttpServer]:
 async def outcome(connector: Connector, config: dict[str, Any]) -> str:
     """Run a connector as an engine does, for a few pages; return what it said."""
     connection = trial_connection(equip(connector), config)
+    checker = PageChecker(LIMITS)
     threads, cursor, count = Threads(lambda: None), None, 0
     try:
         results: Any = connector.sync(connection, cursor)
         async with aclosing(results):
             async for result in results:
-                page = await check_page(result, cursor, LIMITS, threads)
+                page = await checker.check(result, cursor, threads)
                 count += page.signal_count
                 if page.next_cursor is not None:
                     cursor = json.loads(page.next_cursor)
@@ -333,7 +334,7 @@ async def test_a_large_page_is_checked_beside_the_loop() -> None:
     """250 signals of almost a megabyte each: few, and together far too much for the loop."""
     result = SyncResult([Signal("large", NOW, PAYLOAD, str(number)) for number in range(250)])
     async with watched_loop() as hold:
-        page = await check_page(result, None, LIMITS, Threads(lambda: None))
+        page = await PageChecker(LIMITS).check(result, None, Threads(lambda: None))
     assert page.signal_count == 250
     assert hold.longest < LONGEST_HOLD
 
@@ -341,7 +342,7 @@ async def test_a_large_page_is_checked_beside_the_loop() -> None:
 async def test_a_page_within_the_budget_starts_no_thread() -> None:
     result = SyncResult([Signal("small", NOW, {"text": "a" * 400}) for _ in range(1000)])
     threads = Threads(lambda: None)
-    checking = check_page(result, None, LIMITS, threads)
+    checking = PageChecker(LIMITS).check(result, None, threads)
     with pytest.raises(StopIteration) as done:
         checking.send(None)  # it ends without waiting for anybody
     assert done.value.value.signal_count == 1000
@@ -351,7 +352,7 @@ async def test_the_rest_of_a_page_is_checked_like_its_beginning() -> None:
     good = [Signal("large", NOW, PAYLOAD, str(number)) for number in range(3)]
     bad = SyncResult([*good, Signal("", NOW, {})])
     with pytest.raises(ContractError, match=r"signals\[3\].kind"):
-        await check_page(bad, None, LIMITS, Threads(lambda: None))
+        await PageChecker(LIMITS).check(bad, None, Threads(lambda: None))
 
 
 def test_a_line_of_a_tap_is_bounded() -> None:

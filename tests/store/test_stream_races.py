@@ -13,7 +13,7 @@ from support.interleaving import actor, claim, due_connection, ended_into_waitin
 from support.world import World, at
 from syncline import Connection, Signal, SyncResult
 from syncline.clock import InjectedClock, monotonic
-from syncline.engine.attempt import PageStream
+from syncline.engine.attempt import PageChecker, PageStream
 from syncline.engine.runs import Runs
 from syncline.engine.streams import Streams
 from syncline.sdk.page import Page
@@ -132,7 +132,8 @@ async def test_a_page_whose_answer_was_lost_is_not_stored_twice(
         yield SyncResult([Signal("seen", at("11:00"), {}, dedupe_key=key)], next_cursor=1)
 
     try:
-        streams = Streams(pool, settings, clock, runs, world.engine.telemetry)
+        checker = PageChecker(settings.page_limits)
+        streams = Streams(pool, settings, clock, runs, checker, world.engine.telemetry)
         run = runs.add(claimed, monotonic())
         assert await streams.follow(run, PageStream(pages(), None)) == Page()
     finally:

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from syncline.clock import Clock, monotonic
-from syncline.engine.attempt import Caller, attempt
+from syncline.engine.attempt import Caller, PageChecker, attempt
 from syncline.engine.lanes import Lanes
 from syncline.engine.renewal import Renewals
 from syncline.engine.runs import Run, Runs, safe_seconds
@@ -67,7 +67,7 @@ class Executor:
         self._clock = clock
         self._telemetry = telemetry
         self._renewals = renewals
-        self._limits = settings.page_limits
+        self._checker = PageChecker(settings.page_limits)
         self._safe_seconds = safe_seconds(settings.lease_seconds)
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
         self._is_traced = False
@@ -79,7 +79,7 @@ class Executor:
         self.is_claiming = True
         self.runs = Runs(lambda run: self._lanes.take(run), lambda: self.on_room())
         self._lanes = Lanes(settler, self.runs, telemetry, settings.lease_seconds)
-        self._streams = Streams(pool, settings, clock, self.runs, telemetry)
+        self._streams = Streams(pool, settings, clock, self.runs, self._checker, telemetry)
 
     @property
     def settle_trouble(self) -> str | None:
@@ -272,7 +272,7 @@ class Executor:
             return ending
         if monotonic() - run.lease_confirmed >= self._safe_seconds:
             return Interrupted()  # the claim's answer took too long: another may have the job
-        result = await attempt(caller, run, self._limits, self._renewals)
+        result = await attempt(caller, run, self._checker, self._renewals)
         return result if isinstance(result, Page) else await self._streams.follow(run, result)
 
     async def _read_large(self, run: Run) -> Interrupted | None:

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.clock import Clock, monotonic, new_id, pause
-from syncline.engine.attempt import PageStream, check_page
+from syncline.engine.attempt import PageChecker, PageStream
 from syncline.engine.persistence import Persistence, describe_refusal
 from syncline.engine.runs import Run, Runs
 from syncline.engine.settlement import ACTIVE, overwrites_cursor
@@ -42,11 +42,12 @@ class Streams:
         settings: ExecutorSettings,
         clock: Clock,
         runs: Runs,
+        checker: PageChecker,
         telemetry: Telemetry,
     ) -> None:
         self._pool = pool
         self._settings = settings
-        self._limits = settings.page_limits
+        self._checker = checker
         self._clock = clock
         self._runs = runs
         self._telemetry = telemetry
@@ -59,7 +60,7 @@ class Streams:
         rest, cursor = Page(), stream.cursor
         async with _closing(stream.results) as results:
             async for result in results:
-                page = await check_page(result, cursor, self._limits, run.threads)
+                page = await self._checker.check(result, cursor, run.threads)
                 ending = await self._keep(run, page)
                 if ending is not None:
                     return ending
