@@ -116,6 +116,23 @@ async def test_the_next_job_waits_until_a_cancelled_run_has_stopped(world: World
     assert (await world.sync_metadata(connection))["cursor"] == "new"
 
 
+async def test_the_next_job_waits_until_a_run_that_plain_sql_cancelled_has_stopped(
+    world: World,
+) -> None:
+    """E10: the lease that the row keeps says so; once it has stopped, that is cleared."""
+    connection = await world.connection(last_finished="11:00")
+    job_id = await world.job(connection)
+
+    async with world.during_run(SyncResult(next_cursor="old")):
+        await world.sql(CANCEL_BY_HAND + " WHERE id = $1", job_id)
+        await world.engine.trigger(connection.id)
+        assert await world.run_due() == 0
+
+    world.script(SyncResult(next_cursor="new"))
+    assert await world.run_due() == 1
+    assert await world.engine.verify() == []
+
+
 async def test_the_next_job_waits_for_a_dead_worker_as_long_as_its_lease(world: World) -> None:
     """E10: or before that lease would have ended."""
     connection = await world.connection()

@@ -50,7 +50,10 @@ CLAIM = """
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs s
                                 WHERE s.connection_id = j.connection_id
-                                  AND s.stops_by > coalesce($2::timestamptz, now())
+                                  AND s.status <> 'running'
+                                  AND (s.stops_by IS NOT NULL OR s.lease_token IS NOT NULL)
+                                  AND coalesce(s.stops_by, s.lease_expires_at)
+                                      > coalesce($2::timestamptz, now())
                                   AND (NOT $5::bool OR s.job_type = j.job_type) OFFSET 0)
              ORDER BY j.scheduled_at, j.id LIMIT $3
                FOR UPDATE SKIP LOCKED) ready
@@ -65,7 +68,10 @@ CLAIM = """
                                   AND (NOT $5::bool OR r.job_type = j.job_type) OFFSET 0)
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs s
                                 WHERE s.connection_id = j.connection_id
-                                  AND s.stops_by > coalesce($2::timestamptz, now())
+                                  AND s.status <> 'running'
+                                  AND (s.stops_by IS NOT NULL OR s.lease_token IS NOT NULL)
+                                  AND coalesce(s.stops_by, s.lease_expires_at)
+                                      > coalesce($2::timestamptz, now())
                                   AND (NOT $5::bool OR s.job_type = j.job_type) OFFSET 0)
              ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT $4
                FOR UPDATE SKIP LOCKED) suspect
@@ -261,13 +267,16 @@ async def renew(
 
 CONFIRM_STOPPED = """
     -- Take note that cancelled runs have stopped, so that their connections' next jobs may start.
-    -- One that somebody else is writing is left until its lease would have ended.
+    -- Who cancelled one by plain SQL has left its lease. One that somebody else is writing is left
+    -- until its lease would have ended.
     WITH free AS MATERIALIZED (
         SELECT id FROM {schema}.sync_jobs
-         WHERE id = ANY ($1::uuid[]) AND stops_token = ANY ($2::uuid[])
+         WHERE id = ANY ($1::uuid[]) AND CASE status WHEN 'running' THEN false ELSE true END
+           AND coalesce(stops_token, lease_token) = ANY ($2::uuid[])
            FOR NO KEY UPDATE SKIP LOCKED
     )
-    UPDATE {schema}.sync_jobs j SET stops_by = NULL, stops_token = NULL
+    UPDATE {schema}.sync_jobs j
+       SET stops_by = NULL, stops_token = NULL, lease_token = NULL, lease_expires_at = NULL
       FROM free WHERE j.id = free.id
 """
 

@@ -29,8 +29,10 @@ READ_PENDING = """
 
 READ_STOPPING = """
     -- What was cancelled and may still run.
-    SELECT id, job_type, stops_by FROM {schema}.sync_jobs
-     WHERE connection_id = $1 AND stops_by > $2
+    SELECT id, job_type, coalesce(stops_by, lease_expires_at) AS stops_by FROM {schema}.sync_jobs
+     WHERE connection_id = $1 AND status <> 'running'
+       AND (stops_by IS NOT NULL OR lease_token IS NOT NULL)
+       AND coalesce(stops_by, lease_expires_at) > $2
      ORDER BY stops_by DESC
 """
 

@@ -94,7 +94,10 @@ PULL_BACK = """
 STOP_SOONER = """
     -- The same for what is cancelled and may still run.
     UPDATE {schema}.sync_jobs SET stops_by = $1
-     WHERE id = ANY (ARRAY(SELECT id FROM {schema}.sync_jobs WHERE stops_by > $1
+     WHERE id = ANY (ARRAY(SELECT id FROM {schema}.sync_jobs
+                            WHERE status <> 'running'
+                              AND (stops_by IS NOT NULL OR lease_token IS NOT NULL)
+                              AND coalesce(stops_by, lease_expires_at) > $1
                             ORDER BY connection_id LIMIT $2))
 """
 

@@ -4,7 +4,9 @@ ALTER TABLE {schema}.sync_jobs ADD COLUMN stops_by timestamptz, ADD COLUMN stops
 -- Not valid: there is nothing yet that it could refuse, and to look would hold the table.
 ALTER TABLE {schema}.sync_jobs ADD CONSTRAINT sync_jobs_stops_by CHECK (
     stops_by BETWEEN '0002-01-01 00:00:00+00' AND '9998-01-01 00:00:00+00') NOT VALID;
-CREATE INDEX sync_jobs_stopping ON {schema}.sync_jobs (connection_id) WHERE stops_by IS NOT NULL;
+-- Who cancels a running job by plain SQL leaves its lease, which says the same.
+CREATE INDEX sync_jobs_stopping ON {schema}.sync_jobs (connection_id)
+    WHERE status <> 'running' AND (stops_by IS NOT NULL OR lease_token IS NOT NULL);
 COMMENT ON INDEX {schema}.sync_jobs_stopping IS
     'E10: the claim leaves out connections whose cancelled run may not have stopped yet';
 
