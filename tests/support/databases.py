@@ -61,21 +61,6 @@ def system_postgres() -> Binaries | None:
     return max(own, key=lambda found: found.major, default=None)
 
 
-def shift_clock(by: str) -> str:
-    """Return SQL that puts the clock of one database ahead: "2 hours", or back to "0 hours"."""
-    return f"""
-        CREATE SCHEMA IF NOT EXISTS real;
-        CREATE OR REPLACE FUNCTION real.clock_timestamp() RETURNS timestamptz
-            LANGUAGE internal VOLATILE AS 'clock_timestamp';
-        CREATE OR REPLACE FUNCTION real.now() RETURNS timestamptz
-            LANGUAGE internal STABLE AS 'now';
-        CREATE OR REPLACE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz
-            LANGUAGE sql VOLATILE AS $$ SELECT real.clock_timestamp() + interval '{by}' $$;
-        CREATE OR REPLACE FUNCTION pg_catalog.now() RETURNS timestamptz
-            LANGUAGE sql STABLE AS $$ SELECT real.now() + interval '{by}' $$;
-    """
-
-
 class Databases:
     """Servers and databases, each made when a test first asks for it."""
 

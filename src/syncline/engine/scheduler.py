@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from uuid import UUID
 
@@ -22,6 +22,8 @@ PARTS = 8  # of a batch that took too long
 WALKERS = 4  # one plans while the rows of the others are written, or wait for the disk
 MOST_HELD = 1000  # connections that a tick notes as held by somebody else
 SILENCE = timedelta(days=1)
+AFTERMATH = timedelta(minutes=1)  # longer than a transaction of ours lasts
+NEVER = datetime.min.replace(tzinfo=UTC)
 # Whoever inserts a job by hand waits for the connection that the tick has locked, and the tick for
 # the job; the tick gives way before Postgres (after a second) would call it a deadlock.
 LOCK_PATIENCE = timedelta(seconds=0.5)
@@ -79,6 +81,7 @@ class Scheduler:
         self._wakeup = wakeup
         self._stopping = False
         self._id = new_id()
+        self._ahead_at = self._aftermath_ends_at = NEVER  # of a clock that stood ahead
 
     def stop(self) -> None:
         """Let the batch in progress end; begin no other until `start`."""
@@ -121,30 +124,38 @@ class Scheduler:
     async def _walk_all(self, report: TickReport) -> datetime:
         async with self._pool.transaction() as tx:
             now = await self._clock.now(tx)
-            is_ahead = await self._look_ahead(tx, now)
-        if is_ahead:
-            await self._undo_future(now)
+            ahead_of = await self._look_ahead(tx, now)
+        if ahead_of is not None:
+            await self._undo_future(now, ahead_of)
         for walk in (self._tidy_left, self._plan_edited, self._plan_due):
             await walk(now, report)
         return now
 
-    async def _look_ahead(self, tx: Transaction, now: datetime) -> bool:
-        """Return whether the clock stood ahead of what it says now.
+    async def _look_ahead(self, tx: Transaction, now: datetime) -> datetime | None:
+        """Return from when on connections were put off because the clock stood ahead; or None.
 
         A scheduler that ticked in the future shows it. Where none did, connections that are put
-        off by more than the longest interval are looked at all the same.
+        off by more than the longest interval are looked at all the same. A row may be locked at
+        that moment, or written by a transaction that began ahead and commits later; so for a
+        while all that lies nearer to that time than to now is brought back again.
         """
         horizon, size = now + self._settings.lookahead, self._settings.batch_size
         longest = max(self._rules.default_interval, self._rules.maximum_interval)
         found = await schedule.look_at_ahead(tx, after=horizon + 2 * longest, limit=size)
-        return found == size or await schedulers.ticked_ahead(tx, after=horizon)
+        ahead_at = await schedulers.ticked_ahead(tx, after=horizon)
+        if ahead_at is not None:
+            self._ahead_at, self._aftermath_ends_at = ahead_at, now + AFTERMATH
+        if ahead_at is not None or found == size:
+            return horizon
+        is_aftermath = now < self._aftermath_ends_at
+        return max(horizon, now + (self._ahead_at - now) / 2) if is_aftermath else None
 
-    async def _undo_future(self, now: datetime) -> None:
+    async def _undo_future(self, now: datetime, ahead_of: datetime) -> None:
         """Bring back what was put off while the clock stood ahead."""
         horizon, size = now + self._settings.lookahead, self._settings.batch_size
         latest = Latest(horizon, now + self._longest_backoff, now + self._lease)
         work: tuple[Callable[[Transaction], Awaitable[int]], ...] = (
-            partial(schedule.look_at_ahead, after=horizon, limit=size),
+            partial(schedule.look_at_ahead, after=ahead_of, limit=size),
             partial(jobs.pull_back, latest=latest, now=now, limit=size),
         )
         for bring_back in work:

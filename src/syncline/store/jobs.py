@@ -69,12 +69,13 @@ async def pull_forward(tx: Transaction, pulls: Sequence[Pull]) -> list[Pull]:
 PULL_BACK = """
     -- Bring back what pending jobs wait for and is further ahead than it can be, because the clock
     -- stood ahead: the slots ($1) and waits ($3) of the queued, the leases of the running ($4). A
-    -- pause that the provider asked for may be that long. In the order of the guard's index, so
-    -- that nothing is read but what is pending.
+    -- pause that the provider asked for may be that long. A job without a slot, as a follow-up is,
+    -- is known by when it was written. In the order of the guard's index, so that nothing is read
+    -- but what is pending.
     WITH ahead AS MATERIALIZED (
         SELECT id FROM {schema}.sync_jobs
          WHERE status IN ('queued', 'running')
-           AND (status = 'queued' AND slot_at > $1 AND scheduled_at > $1
+           AND (status = 'queued' AND coalesce(slot_at, updated_at) > $1 AND scheduled_at > $1
                 OR retry_after > $3 AND attempts > 0
                    AND (error -> 'hinted') IS DISTINCT FROM 'true'
                 OR lease_expires_at > $4)
@@ -82,7 +83,7 @@ PULL_BACK = """
            FOR UPDATE SKIP LOCKED
     )
     UPDATE {schema}.sync_jobs j
-       SET scheduled_at = CASE WHEN status = 'queued' AND slot_at > $1
+       SET scheduled_at = CASE WHEN status = 'queued' AND coalesce(slot_at, updated_at) > $1
                                THEN least(scheduled_at, $2) ELSE scheduled_at END,
            retry_after = CASE WHEN retry_after > $3 AND attempts > 0
                                    AND (error -> 'hinted') IS DISTINCT FROM 'true'
@@ -142,9 +143,11 @@ CLOSE = """
     -- released keeps the error of the failure before. As everywhere below, what names single jobs
     -- is written so that it can be neither hashed nor merged, which would read all of them. The
     -- status is compared because whoever cancels a job by plain SQL may leave the lease; in a CASE,
-    -- because a planner that knows few running jobs would begin with them, by reading all.
+    -- because a planner that knows few running jobs would begin with them, by reading all. A job
+    -- that ran was due; one that is due later was queued while the clock stood ahead.
     UPDATE {schema}.sync_jobs j
-       SET status = closing.status, attempts = closing.attempts, lapses = closing.lapses,
+       SET status = closing.status, scheduled_at = least(j.scheduled_at, now()),
+           attempts = closing.attempts, lapses = closing.lapses,
            retry_after = closing.retry_after, finished_at = closing.finished_at,
            error = CASE WHEN closing.status = 'succeeded' THEN NULL
                         ELSE coalesce(closing.error, j.error) END,

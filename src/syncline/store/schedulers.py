@@ -20,8 +20,8 @@ FORGET_SCHEDULERS = """
 """
 
 TICKED_AHEAD = """
-    -- Whether a scheduler has ticked after this time.
-    SELECT EXISTS (SELECT FROM {schema}.schedulers WHERE ticked_at > $1)
+    -- When a scheduler last ticked, if it was after this time.
+    SELECT max(ticked_at) FROM {schema}.schedulers WHERE ticked_at > $1
 """
 
 COME_BACK = """
@@ -48,9 +48,9 @@ async def beat(
     await tx.execute(BEAT, scheduler_id, now, silent_since, held)
 
 
-async def ticked_ahead(tx: Transaction, *, after: datetime) -> bool:
-    found: bool = await tx.fetchval(TICKED_AHEAD, after)
-    return found
+async def ticked_ahead(tx: Transaction, *, after: datetime) -> datetime | None:
+    ahead_at: datetime | None = await tx.fetchval(TICKED_AHEAD, after)
+    return ahead_at
 
 
 async def come_back(tx: Transaction, *, after: datetime, now: datetime) -> int:
