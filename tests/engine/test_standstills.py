@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,6 +12,7 @@ import pytest
 
 from support.fakes import eventually
 from support.interleaving import actor
+from support.slow_link import slow_link
 from support.world import World, at
 from syncline import Connection, Connector, Signal, SyncResult
 from syncline.engine.lanes import Lanes
@@ -19,6 +21,7 @@ from syncline.engine.runs import Runs
 from syncline.engine.settlement import Settlement
 from syncline.policy.outcome import Raised
 from syncline.sdk.page import Page
+from syncline.store import signals
 from syncline.store.claims import Claim
 from syncline.store.listener import Listener
 from syncline.store.pool import PASSING, Pool, is_passing
@@ -169,6 +172,31 @@ async def test_a_page_of_many_bytes_is_stored_in_many_statements(
     assert stored == [size * 100_000 for size in sizes]
 
 
+@pytest.mark.parametrize("size", [50_000, 400_000], ids=["one statement", "two"])
+async def test_a_statement_that_is_long_on_its_way_is_not_idle(world: World, size: int) -> None:
+    """The server sees no difference; many sessions may share a slow link."""
+    connection = await world.connection()
+    payloads = [json.dumps({"t": "x" * (size // 2)})] * 2
+    page = Page(["seen"] * 2, [at("11:00")] * 2, payloads, [None] * 2)
+    columns = signals.Columns(
+        [uuid4(), uuid4()],
+        [connection.tenant_id] * 2,
+        [connection.provider_slug] * 2,
+        [connection.id] * 2,
+        [uuid4()] * 2,
+        page,
+    )
+    idle = timedelta(seconds=0.1)
+    async with slow_link(world.url, megabits=2) as url:
+        pool = Pool(url, world.settings.schema, size=1, idle_in_transaction=idle)
+        await pool.open()
+        try:
+            async with pool.transaction() as tx:
+                assert await signals.insert(tx, columns) == 2
+        finally:
+            await pool.close()
+
+
 class ScriptedSettler:
     """Settles but for some connections, as a slow or stubborn database would."""
 
@@ -265,6 +293,27 @@ async def test_large_pages_do_not_keep_small_ones_waiting() -> None:
     assert settler.settled.keys() == {claim.connection_id for claim in small}
     unlocked.set()
     await runs.wait_until_settled()
+
+
+async def test_while_somebody_holds_a_job_no_other_group_waits_for_his_lock() -> None:
+    held, free = claimed(), claimed()
+    waited: dict[UUID, bool] = {}
+
+    class Noting(ScriptedSettler):
+        async def settle(self, group: Sequence[Settlement], *, lock_jobs: bool = False) -> None:
+            waited.update((one.claim.connection_id, not lock_jobs) for one in group)
+            await super().settle(group, lock_jobs=lock_jobs)
+
+    settler = Noting({held.connection_id: asyncpg.LockNotAvailableError("held")})
+    runs, _ = lanes_with(settler)
+    runs.end(runs.add(held, leased_since=0), PAGE)
+    await eventually(lambda: runs.held == 1)
+    runs.end(runs.add(free, leased_since=0), PAGE)
+    await eventually(lambda: free.connection_id in settler.settled)
+    settler.refusals.clear()
+    await runs.wait_until_settled()
+
+    assert waited[free.connection_id] is False
 
 
 async def test_a_group_is_bounded_by_bytes() -> None:

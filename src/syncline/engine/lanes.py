@@ -97,7 +97,8 @@ class Lanes:
             if empty and not (self._ended and self._ended[0].ended < empty[0].ended):
                 await self._settle_empty()
             elif self._ended:
-                await self._settle(self._take_group())
+                # While somebody holds rows, the next group must not wait for his lock in its turn.
+                await self._settle(self._take_group(), lock_jobs=self._runs.held > 0)
             else:
                 return
 

@@ -10,6 +10,7 @@ from syncline.store.claims import Claim
 from syncline.store.pool import Transaction
 
 STATEMENT_BYTES = 256_000  # of payloads: two seconds at 1 Mbit/s, a few milliseconds to encode
+SMALL_BYTES = 32_000  # what arrives in time also where many share a slow link
 
 INSERT = """
     -- Store pages of signals; one whose dedupe key the connection has seen is left out. Tenant,
@@ -70,11 +71,11 @@ async def insert(tx: Transaction, columns: Columns) -> int:
         page.dedupe_keys,
     ]
     sizes = list(map(len, page.payloads))
-    if sum(sizes) <= STATEMENT_BYTES:
+    if sum(sizes) <= SMALL_BYTES:
         return await tx.execute(INSERT, *every)
-    inserted = 0
-    for first, last, size in _cut(sizes):
-        timeout = await tx.send_large(size) if size > STATEMENT_BYTES else None
+    inserted, parts = 0, list(_cut(sizes))
+    timeout = await tx.send_large(max(size for _, _, size in parts))
+    for first, last, _ in parts:
         part = [column[first:last] for column in every]
         inserted += await tx.execute(INSERT, *part, timeout=timeout)
     return inserted
