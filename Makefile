@@ -64,10 +64,10 @@ simulate: $(VENV)/.dev  ## Live through many seeded worlds (SEEDS=200), or throu
 mutations: $(VENV)/.dev  ## Switch off each protection in a copy and see which test misses it
 	@$(BIN)/python -m mutations
 
-faults: $(VENV)/.dev  ## Inject every kind of fault, 200 times and more (about 10 minutes)
+faults: $(VENV)/.dev  ## Inject every kind of fault, 200 times and more (about 15 minutes)
 	@$(BIN)/python -m faults --seed $(SEED) --output build/faults
 
-faults-quick: $(VENV)/.dev  ## Inject most kinds of fault once (under 3 minutes)
+faults-quick: $(VENV)/.dev  ## Inject most kinds of fault once (under 4 minutes)
 	@$(BIN)/python -m faults --quick --seed $(SEED) --output build/faults-quick
 
 lock: $(VENV)/.dev  ## Resolve the dependencies anew (hashes, no addresses)

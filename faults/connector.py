@@ -65,8 +65,14 @@ def read_page(status: int, answer: Any) -> SyncResult:
         raise RateLimited("slow down", retry_after_seconds=answer["retry_after"])
     if status != 200:
         raise Transient(f"the provider answered {status}")
+    extra = {"padding": "x" * answer["padding"]} if answer["padding"] else {}
     signals = [
-        Signal("record", EPOCH, {"number": n}, dedupe_key=str(n) if answer["keys"] else None)
+        Signal(
+            "record",
+            EPOCH,
+            {"number": n, **extra},
+            dedupe_key=str(n) if answer["keys"] else None,
+        )
         for n in answer["records"]
     ]
     return SyncResult(signals, next_cursor=answer["next"], has_more=answer["more"])

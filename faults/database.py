@@ -1,5 +1,6 @@
 """The database seen directly, past every fault: instruments, questions and the tally."""
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -56,7 +57,19 @@ CLAIMED_SINCE = """
     SELECT c.external_id, min(j.started_at) AS started_at
       FROM syncline.connections c JOIN syncline.sync_jobs j ON j.connection_id = c.id
      WHERE c.external_id = ANY ($1::text[]) AND j.started_at > $2
+       AND j.started_at <= clock_timestamp()  -- else its clock stood ahead then
      GROUP BY c.external_id
+"""
+
+ATTEMPTS = """
+    SELECT c.external_id, sum(j.attempts) AS attempts
+      FROM syncline.connections c JOIN syncline.sync_jobs j ON j.connection_id = c.id
+     GROUP BY c.external_id
+"""
+
+REMOVE_PADDING = """
+    UPDATE syncline.signals SET payload = payload - 'padding'
+     WHERE provider_slug = 'large-records' AND payload ? 'padding'
 """
 
 RUNNING = """
@@ -103,6 +116,14 @@ class Database:
 
     async def running(self) -> set[tuple[Any, ...]]:
         return {tuple(row) for row in await self.fetch(RUNNING)}
+
+    async def attempts(self) -> Counter[str]:
+        """Return how many attempts were counted for each stream so far."""
+        return Counter({row["external_id"]: row["attempts"] for row in await self.fetch(ATTEMPTS)})
+
+    async def remove_padding(self) -> None:
+        """Keep the numbers of large records alone, which are asked for again and again."""
+        await self.fetch(REMOVE_PADDING)
 
     async def torn(self) -> list[str]:
         return [str(dict(row)) for row in await self.fetch(TORN)]

@@ -34,7 +34,7 @@ SETTINGS = {
     "RATE_LIMIT__MAX_SECONDS": 2,
     "API__PORT": 0,
 }
-COMMAND = ("syncline", "run", "--connectors", "faults.connector")
+COMMAND = ("syncline", "run", "--connectors")
 OPTIONS = {"worker": "--no-scheduler", "scheduler": "--no-executor"}
 
 
@@ -124,6 +124,7 @@ class Fleet:
         *,
         prefix: Sequence[str] = ("-m",),
         environment: Mapping[str, str] | None = None,
+        connectors: str = "faults.connector",
     ) -> Process:
         """Start a process, unless the settings say otherwise on its own way to Postgres."""
         link = Link(self._upstream)
@@ -143,7 +144,7 @@ class Fleet:
         }
         log = self._logs / f"{len(self.processes) + 1:03}-{role}.log"
         log.unlink(missing_ok=True)  # an earlier run's
-        command = [sys.executable, *prefix, *COMMAND, OPTIONS[role]]
+        command = [sys.executable, *prefix, *COMMAND, connectors, OPTIONS[role]]
         process = Process(role, spawn(command, environment, log), link, log)
         self.processes.append(process)
         return process

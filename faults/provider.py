@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -25,6 +25,8 @@ class Stream:
     per_second: float = 0
     redelivers: bool = True
     since: float = 0
+    page: int = PAGE
+    padding: int = 0  # bytes of text in each record, beside its number
 
     def head(self) -> int:
         return self.records + int((time.monotonic() - self.since) * self.per_second)
@@ -70,10 +72,12 @@ class Provider:
         self.trouble: str | None = None
         self.calls = 0
         self.overlaps: list[Overlap] = []
+        self.repeated: Counter[str] = Counter()  # calls for a page that was delivered already
         self._rng = rng
         self._mishaps: dict[str, Mishap] = {}
         self._in_flight: defaultdict[str, list[Call]] = defaultdict(list)
         self._callers: defaultdict[int, int] = defaultdict(int)
+        self._delivered: defaultdict[str, int] = defaultdict(int)
         self._server: asyncio.Server | None = None
 
     @property
@@ -89,12 +93,11 @@ class Provider:
         if self._server is not None:
             self._server.close()
 
-    def add(self, name: str, *, per_second: float = 0, records: int = 0) -> Stream:
+    def add(self, name: str, stream: Stream) -> None:
         """Open a stream; every other one is exact: nothing delivered twice, and no dedupe keys."""
-        redelivers = len(self.streams) % 2 == 0
-        stream = Stream(records, per_second, redelivers, since=time.monotonic())
+        stream.redelivers = len(self.streams) % 2 == 0
+        stream.since = time.monotonic()
         self.streams[name] = stream
-        return stream
 
     def live(self) -> list[str]:
         return [name for name, stream in self.streams.items() if stream.is_live]
@@ -129,14 +132,16 @@ class Provider:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             request = (await reader.readuntil(b"\r\n\r\n")).decode()
             asked = dict(parse_qsl(urlsplit(request.split()[1]).query))
-            name, pid = asked["stream"], int(asked["pid"])
+            name, pid, after = asked["stream"], int(asked["pid"]), int(asked["after"])
+            if after < self._delivered[name]:
+                self.repeated[name] += 1
             self.calls += 1
             self._callers[pid] += 1
             call = Call(pid, time.monotonic())
             self.overlaps += [Overlap(name, earlier, call) for earlier in self._in_flight[name]]
             self._in_flight[name].append(call)
             try:
-                status, body = await self._until_hung_up(reader, name, int(asked["after"]), pid)
+                status, body = await self._until_hung_up(reader, name, after, pid)
             finally:
                 self._in_flight[name].remove(call)
             text = json.dumps(body)
@@ -173,10 +178,12 @@ class Provider:
         # Time alone brings the records: there is no event to wait for.
         while stream.head() <= after and stream.is_live and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-        end = max(after, min(after + PAGE, stream.head()))
+        end = max(after, min(after + stream.page, stream.head()))
         first = max(0, after - OVERLAP) if stream.redelivers else after
+        self._delivered[name] = end
         return 200, {
             "records": list(range(first, end)),
+            "padding": stream.padding,
             "next": end,
             "more": end > after and (stream.is_live or end < stream.head()),
             "keys": stream.redelivers,
@@ -187,5 +194,8 @@ TROUBLES: dict[str, Answer] = {
     "limits": (429, {"retry_after": 1}),
     "fails": (503, {}),
     "hangs": (503, {}),
-    "talks nonsense": (200, {"records": "many", "next": [], "more": "perhaps", "keys": False}),
+    "talks nonsense": (
+        200,
+        {"records": "many", "padding": 0, "next": [], "more": "perhaps", "keys": False},
+    ),
 }

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import socket
 import struct
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Literal
 
 ABORT_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of zero: the peer sees a reset, not an end
 COMMITS = (b"COMMIT;\0", b"COMMIT\0")
+PACKET_SECONDS = 0.01  # how long a limited link is busy with what it carries at a time
 Moment = Literal["before", "after"]
 
 
@@ -24,11 +26,36 @@ class Trap:
     holds: bool = False  # the COMMIT never arrives, but the socket stays open
 
 
+class Direction:
+    """One direction of a link; all its connections share what it can carry."""
+
+    def __init__(self) -> None:
+        self.bytes_per_second: float | None = None
+        self._is_free_at = 0.0
+
+    async def carry(self, message: bytes, writer: asyncio.StreamWriter) -> None:
+        """Send a message, in packets that take turns with those of others."""
+        rate = self.bytes_per_second
+        size = len(message) if rate is None else max(1, int(rate * PACKET_SECONDS))
+        for start in range(0, len(message), size):
+            packet = message[start : start + size]
+            if rate is not None:
+                await self._take_turn(len(packet) / rate)
+            writer.write(packet)
+            await writer.drain()
+
+    async def _take_turn(self, seconds: float) -> None:
+        now = time.monotonic()
+        self._is_free_at = max(now, self._is_free_at) + seconds
+        await asyncio.sleep(self._is_free_at - now)
+
+
 class Link:
     """One process's way to Postgres."""
 
     def __init__(self, upstream: str) -> None:
         self.delay_seconds = 0.0
+        self.up, self.down = Direction(), Direction()
         self.trap: Trap | None = None
         self._falls_silent: asyncio.Future[Wire] | None = None
         self._upstream = upstream
@@ -49,7 +76,12 @@ class Link:
             self._port = self._server.sockets[0].getsockname()[1]
         self._passable.set()
         self.delay_seconds = 0.0
+        self.limit(None)
         self.trap = None
+
+    def limit(self, bytes_per_second: float | None) -> None:
+        """Carry no more than this in either direction; None is no limit."""
+        self.up.bytes_per_second = self.down.bytes_per_second = bytes_per_second
 
     def refuse(self) -> None:
         """Reset what is open and refuse what is tried: Postgres is away, loudly."""
@@ -155,7 +187,7 @@ class Wire:
             self._note(message)
             if self._commits(message) and not await self._may_commit():
                 return
-            await self._forward(message, self._server[1])
+            await self._forward(message, self._server[1], self._link.up)
 
     async def _pump_down(self) -> None:
         async for message in messages(self._server[0], starts_untyped=False):
@@ -163,13 +195,14 @@ class Wire:
             if trap is not None and message[:1] == b"Z":
                 spring(trap)
                 return
-            await self._forward(message, self._client[1])
+            await self._forward(message, self._client[1], self._link.down)
 
-    async def _forward(self, message: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _forward(
+        self, message: bytes, writer: asyncio.StreamWriter, direction: Direction
+    ) -> None:
         await self._link.pass_on()
         if not self.is_dead:
-            writer.write(message)
-            await writer.drain()
+            await direction.carry(message, writer)
 
     async def _may_commit(self) -> bool:
         """Return whether the COMMIT may go on its way; a trap may be set for it."""

@@ -31,6 +31,7 @@ class Record:
     samples: list[Sample] = field(default_factory=list)
     recoveries: list[float] = field(default_factory=list)
     returns: list[float] = field(default_factory=list)
+    pauses: list[float] = field(default_factory=list)
     left_running: int = 0
     overlaps: Counter[str] = field(default_factory=Counter)  # by what allowed them
     torn: list[str] = field(default_factory=list)

@@ -1,6 +1,11 @@
-"""Run a module in a process whose clock is wrong: python -m faults.shifted SECONDS MODULE …"""
+"""Run a module in a process whose clock is wrong: python -m faults.shifted SECONDS MODULE …
 
+At each SIGUSR1 the clock jumps: to the right time, or from it so many seconds ahead again.
+"""
+
+import itertools
 import runpy
+import signal
 import sys
 import time
 
@@ -11,8 +16,16 @@ def shift_clock(seconds: int) -> None:
     `datetime.now`, which cannot be replaced without harm, is refused by the engine's linter.
     """
     real_time, real_time_ns = time.time, time.time_ns
-    time.time = lambda: real_time() + seconds
-    time.time_ns = lambda: real_time_ns() + seconds * 1_000_000_000
+    shifts = itertools.cycle((0, seconds))
+    shift = seconds
+
+    def jump(*_: object) -> None:
+        nonlocal shift
+        shift = next(shifts)
+
+    signal.signal(signal.SIGUSR1, jump)
+    time.time = lambda: real_time() + shift
+    time.time_ns = lambda: real_time_ns() + shift * 1_000_000_000
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from uuid import UUID
 from faults.connector import INTERPRETER_HELD_SECONDS
 from faults.database import Database
 from faults.fleet import LEASE_SECONDS, Fleet, Process, Role
-from faults.provider import Provider
+from faults.provider import Provider, Stream
 from faults.record import Record
 from faults.waiting import TooLate, until
 from syncline import Engine
@@ -26,6 +26,7 @@ RECORDS_PER_SECOND = 8
 NEWCOMER_RECORDS = 12
 EVERY_NTH_BLOCKS = 8  # its connector is not async
 PATIENCE_SECONDS = 20
+LOOK_EVERY_SECONDS = 0.1
 RENEWED_SECONDS = LEASE_SECONDS / 3 + 1.5  # live workers renew by then, or have settled
 
 
@@ -49,13 +50,12 @@ class Stage:
     blocking: set[str] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=count)
 
-    async def add_stream(self, title: str, *, per_second: float = 0, records: int = 0) -> str:
+    async def add_stream(self, title: str, stream: Stream, *, slug: str = "records") -> str:
         """Add a stream of the provider, and a connection to it; return its name."""
         number = next(self._numbers)
         name = f"{title}-{number}"
-        self.provider.add(name, per_second=per_second, records=records)
-        slug = "records"
-        if number % EVERY_NTH_BLOCKS == EVERY_NTH_BLOCKS - 1:
+        self.provider.add(name, stream)
+        if slug == "records" and number % EVERY_NTH_BLOCKS == EVERY_NTH_BLOCKS - 1:
             slug = "blocking-records"
             self.blocking.add(name)
         connection = await self.engine.connections.create(
@@ -66,17 +66,18 @@ class Stage:
 
     async def add_live_streams(self) -> None:
         for _ in range(LIVE_STREAMS):
-            await self.add_stream("live", per_second=RECORDS_PER_SECOND)
+            await self.add_stream("live", Stream(per_second=RECORDS_PER_SECOND))
 
     async def add_newcomer(self) -> str:
         """Add a connection that only a scheduler can set going."""
-        return await self.add_stream("newcomer", records=NEWCOMER_RECORDS)
+        return await self.add_stream("newcomer", Stream(records=NEWCOMER_RECORDS))
 
-    async def until_synced(self, name: str, *, within: float = PATIENCE_SECONDS) -> None:
-        async def is_synced() -> bool:
-            return (await self.database.cursors()).get(name) == self.provider.streams[name].head()
+    async def until_synced(self, *names: str, within: float = PATIENCE_SECONDS) -> None:
+        async def are_synced() -> bool:
+            cursors, streams = await self.database.cursors(), self.provider.streams
+            return all(cursors.get(name) == streams[name].head() for name in names)
 
-        await until(is_synced, within=within, what=f"{name} is synced")
+        await until(are_synced, within=within, what=f"{', '.join(names)}: synced")
 
     async def until_its_turn(
         self, condition: Callable[[], Any], *, within: float, what: str
@@ -151,6 +152,15 @@ class Stage:
         self.provider.trouble = None
         await self.fleet.replace_missing()
         await until(lambda: len(self.working()) > 1, within=60, what="a victim and another")
+        await self.until_all_go_on()
+        for process in self.fleet.complaining():
+            self.record.complain(f"{process.log.stem} raised: {process.tail()[-500:]}")
+        for process in self.fleet.ended_unasked():
+            process.may_end = True
+            self.record.complain(f"{process.log.stem} ended unasked with {process.exit_code}")
+
+    async def until_all_go_on(self) -> None:
+        """Wait until every live stream has got further, and complain of those that do not."""
         before = await self.database.cursors()
 
         async def silent() -> list[str]:
@@ -164,11 +174,16 @@ class Stage:
             await until(all_go_on, within=PATIENCE_SECONDS, what="every stream goes on")
         except TooLate:
             self.record.complain(f"these streams fell silent: {', '.join(await silent())}")
-        for process in self.fleet.complaining():
-            self.record.complain(f"{process.log.stem} raised: {process.tail()[-500:]}")
-        for process in self.fleet.ended_unasked():
-            process.may_end = True
-            self.record.complain(f"{process.log.stem} ended unasked with {process.exit_code}")
+
+    async def until_runs_have_ended(self) -> None:
+        """Wait until all that runs now has been settled, with what is left of an earlier fault."""
+        running = {row[:2] for row in await self.database.running()}
+
+        async def ended() -> bool:
+            running.intersection_update([row[:2] for row in await self.database.running()])
+            return not running
+
+        await until(ended, within=PATIENCE_SECONDS, what="the end of every run")
 
     async def measure_recovery(self, killed_at: datetime) -> None:
         """Wait until every live stream was claimed after the kill; note how long that took."""
@@ -201,6 +216,56 @@ class Stage:
         with contextlib.suppress(TooLate):
             await until(cleared, within=RENEWED_SECONDS, what="every row is kept")
         self.record.left_running += len(suspects)
+
+    @contextlib.asynccontextmanager
+    async def costs_time_only(self, title: str = "") -> AsyncIterator[None]:
+        """Complain if meanwhile attempts of the streams with this title are counted, or pages of
+        theirs are fetched again.
+
+        Where other streams fare no better, the machine was too busy for anybody to keep a lease.
+        """
+        await self.until_runs_have_ended()
+        attempts, repeated = await self.database.attempts(), self.provider.repeated.copy()
+        yield
+        await self.until_runs_have_ended()
+        counted = await self.database.attempts() - attempts
+        again = self.provider.repeated - repeated
+        if any(not name.startswith(title) for name in counted):
+            return
+        if counted or again:
+            self.record.complain(f"attempts counted: {dict(counted)}, fetched again: {dict(again)}")
+
+    @contextlib.asynccontextmanager
+    async def live_streams_go_on(self) -> AsyncIterator[None]:
+        """Note the longest time for which a live stream stands still meanwhile."""
+        began = time.monotonic()
+        seen: dict[str, tuple[int, float]] = dict.fromkeys(self.provider.live(), (-1, began))
+        pauses: dict[str, float] = dict.fromkeys(seen, 0.0)
+
+        def look(cursors: dict[str, int]) -> None:
+            now = time.monotonic()
+            for name, (cursor, since) in seen.items():
+                pauses[name] = max(pauses[name], now - since)
+                if cursors[name] > cursor:
+                    seen[name] = (cursors[name], now)
+
+        async def watch() -> None:
+            database = Database(self.database.url)
+            try:
+                while True:
+                    look(await database.cursors())
+                    await asyncio.sleep(LOOK_EVERY_SECONDS)
+            finally:
+                database.close()
+
+        task = asyncio.create_task(watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        look(await self.database.cursors())
+        self.record.pauses.append(max(pauses.values()))
 
     @contextlib.asynccontextmanager
     async def newcomers(self, every: float) -> AsyncIterator[None]:

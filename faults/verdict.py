@@ -9,6 +9,7 @@ from faults.stage import Stage
 
 RECOVERY_LIMIT = LEASE_SECONDS + 5.0
 RETURN_LIMIT = 5.0
+PAUSE_LIMIT = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,12 @@ async def judge(stage: Stage) -> Verdict:
         ),
         Line(
             "longest first claim after Postgres", max(record.returns, default=0), RETURN_LIMIT, "s"
+        ),
+        Line(
+            "longest pause of a stream beside others",
+            max(record.pauses, default=0),
+            PAUSE_LIMIT,
+            "s",
         ),
         Line("rows left running after SIGTERM", record.left_running, 0),
         Line("calls at once, of one that stood still", record.overlaps["a worker stood still"]),

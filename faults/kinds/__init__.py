@@ -46,6 +46,8 @@ def load_catalogue() -> dict[str, Kind]:
         "processes",
         "network",
         "database",
+        "locks",
+        "clocks",
         "hosts",
         "connectors",
         "connections",

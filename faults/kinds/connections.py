@@ -1,6 +1,7 @@
 """People who change connections while their jobs run."""
 
 from faults.kinds import kind
+from faults.provider import Stream
 from faults.stage import PATIENCE_SECONDS, Stage
 from faults.waiting import until
 
@@ -15,7 +16,7 @@ async def in_mid_run(stage: Stage, name: str) -> None:
 @kind("a connection deleted in mid-run", full=6)
 async def delete(stage: Stage) -> None:
     """The run settles nothing; no row of it ever comes back."""
-    name = await stage.add_stream("doomed", per_second=5)
+    name = await stage.add_stream("doomed", Stream(per_second=5))
     await in_mid_run(stage, name)
     stage.provider.streams[name].freeze()
     stage.deleted.append(stage.ids[name])

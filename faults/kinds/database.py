@@ -1,16 +1,20 @@
-"""A Postgres that goes away, comes back, or has no room."""
+"""A Postgres that goes away, comes back, has no room, or takes nothing."""
 
 import asyncio
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 
 import asyncpg
 
 from faults.kinds import kind
-from faults.stage import Stage
+from faults.stage import PATIENCE_SECONDS, Stage
 
 OUTAGE_SECONDS, QUICK_OUTAGE_SECONDS = 60.0, 6.0
 FULL_HOUSE_SECONDS = 4.0
+REFUSAL_SECONDS = 3.0
+REFUSE_LOGINS, ACCEPT_LOGINS = "ALTER ROLE syncline NOLOGIN", "ALTER ROLE syncline LOGIN"
+LONG_LEASE_SECONDS = 60  # a lease that outlasts a refusal: nothing need lapse meanwhile
 
 
 @kind("Postgres restarts", full=4)
@@ -79,3 +83,47 @@ async def fill_up(stage: Stage) -> None:
     finally:
         for session in held:
             session.terminate()
+
+
+@kind("logins refused", full=3)
+async def refuse_logins(stage: Stage) -> None:
+    """Every session is ended and none can be opened for a while: costs time only."""
+    await refuse_work(stage, REFUSE_LOGINS, ACCEPT_LOGINS)
+
+
+@kind("a database that is read-only for a while", full=3)
+async def become_read_only(stage: Stage) -> None:
+    """Costs time only, though sessions opened meanwhile stay read-only to their end."""
+    name = await stage.database.value("SELECT quote_ident(current_database())")
+    await refuse_work(
+        stage,
+        f"ALTER DATABASE {name} SET default_transaction_read_only = on",
+        f"ALTER DATABASE {name} RESET default_transaction_read_only",
+    )
+
+
+async def refuse_work(stage: Stage, begin: str, end: str) -> None:
+    """Let workers with long leases store nothing for a while; nothing may be counted for it."""
+    for worker in stage.fleet.running("worker"):
+        worker.send(signal.SIGTERM)
+    long_lease = {"EXECUTOR__LEASE_SECONDS": LONG_LEASE_SECONDS}
+    workers = [await stage.fleet.start("worker", long_lease) for _ in range(2)]
+
+    def all_work() -> bool:
+        return all(stage.provider.calls_by(worker.pid) for worker in workers)
+
+    await stage.until_its_turn(all_work, within=PATIENCE_SECONDS, what="workers with long leases")
+    person = await asyncpg.connect(stage.database.url)  # whose session outlasts all
+    try:
+        async with stage.costs_time_only():
+            await person.execute(begin)
+            await stage.database.terminate_all_others()
+            await asyncio.sleep(REFUSAL_SECONDS)
+            await person.execute(end)
+            await stage.measure_return(await stage.database.now())
+            await stage.until_all_go_on()
+    finally:
+        await person.execute(end)
+        person.terminate()
+        for worker in workers:
+            worker.send(signal.SIGTERM)

@@ -1,14 +1,28 @@
 """The way between a process and Postgres: cut, delayed, half dead."""
 
 import asyncio
+import signal
 
 from faults.kinds import kind
-from faults.kinds.processes import CLAIM, SETTLE, TICK, TRAP_SECONDS
+from faults.kinds.processes import (
+    CLAIM,
+    EXIT_SECONDS,
+    SETTLE,
+    TICK,
+    TRAP_SECONDS,
+    expect_exit,
+)
+from faults.provider import Stream
 from faults.proxy import Moment
 from faults.stage import Stage
 from faults.waiting import until
 
 SLOW_SECONDS = 3.0
+MEGABIT = 125_000  # bytes
+PADDING = 100_000
+# How long a link is busy with each page; the first takes longer than a statement may.
+PAGE_SECONDS = (11, 1, 1, 1, 1, 1)
+MOST_SECONDS = 90
 HALF_OPEN_SECONDS = 12.0
 
 
@@ -96,3 +110,39 @@ async def slow_down(stage: Stage) -> None:
     for process in stage.fleet.running():
         process.link.delay_seconds = 0.1
     await asyncio.sleep(SLOW_SECONDS)
+
+
+@kind("large pages over 1 Mbit/s", full=1, quick=0)
+async def one_megabit(stage: Stage) -> None:
+    """Each is fetched and stored once under the lease that it began with; all others go on."""
+    await store_large_pages(stage, MEGABIT)
+
+
+@kind("large pages over 10 Mbit/s", full=2)
+async def ten_megabits(stage: Stage) -> None:
+    """Each is fetched and stored once under the lease that it began with; all others go on."""
+    await store_large_pages(stage, 10 * MEGABIT)
+
+
+@kind("large pages over 100 Mbit/s", full=1, quick=0)
+async def hundred_megabits(stage: Stage) -> None:
+    """Each is fetched and stored once under the lease that it began with; all others go on."""
+    await store_large_pages(stage, 100 * MEGABIT)
+
+
+async def store_large_pages(stage: Stage, bytes_per_second: int) -> None:
+    """Let one worker store pages at once that keep its link to Postgres busy for seconds."""
+    worker = await stage.fleet.start("worker", connectors="faults.large_connector")
+    worker.link.limit(bytes_per_second)
+    names = []
+    try:
+        async with stage.costs_time_only("large"), stage.live_streams_go_on():
+            for seconds in PAGE_SECONDS[:2] if stage.is_quick else PAGE_SECONDS:
+                records = seconds * bytes_per_second // PADDING
+                stream = Stream(records=records, page=records, padding=PADDING)
+                names.append(await stage.add_stream("large", stream, slug="large-records"))
+            await stage.until_synced(*names, within=MOST_SECONDS)
+    finally:
+        worker.send(signal.SIGTERM)
+    expect_exit(stage, await worker.ended(within=EXIT_SECONDS), 0, worker.log.stem)
+    await stage.database.remove_padding()
