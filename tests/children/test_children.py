@@ -167,7 +167,8 @@ async def test_signals_are_as_a_program_expects_them() -> None:
 async def test_what_a_child_started_ends_with_it(tmp_path: Path) -> None:
     alive = tmp_path / "alive"
     os.mkfifo(alive)
-    script = f"exec 3>{alive}; sleep 60 & echo started >&3; exit 0"
+    # Without the child's output, whose end is waited for as well.
+    script = f"exec 3>{alive}; sleep 60 >/dev/null 2>&1 & echo started >&3; exit 0"
     async with start(["/bin/sh", "-c", script]) as child:
         witness = await asyncio.to_thread(alive.open)
         assert await asyncio.to_thread(witness.readline) == "started\n"
