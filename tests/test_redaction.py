@@ -9,7 +9,14 @@ from syncline.connectors.foreign.host import LONGEST_LOG_LINE, redactor
 from syncline.http.credentials import Credentials
 from syncline.policy.backoff import Backoff
 from syncline.policy.outcome import MAX_MESSAGE_BYTES, FailureRules, judge_failure
-from syncline.redaction import MARGIN, Scrubber, mask_secrets, secrets_in, strip_addresses
+from syncline.redaction import (
+    LONGEST_TEXT,
+    MARGIN,
+    Scrubber,
+    mask_secrets,
+    secrets_in,
+    strip_addresses,
+)
 from syncline.testing.recording import Masker
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,6 +87,17 @@ def test_a_password_in_an_address_is_masked_before_it_is_cut(at: int) -> None:
         text = "x" * (size + at) + " " + address + " y" * 2 * MARGIN
         assert "hunter2" not in mask_secrets(text, 500)
         assert "hunter2" not in strip_addresses(text, 500)
+
+
+def test_half_a_secret_at_the_end_of_what_is_read_is_not_shown() -> None:
+    """Of a very long text only so much is read, and the masks may leave little of that."""
+    scrub, longest = Scrubber([SECRET]), 100
+    read = longest + MARGIN
+    while read < LONGEST_TEXT:
+        read *= 2
+    text = "token=" + "a" * (read - 15) + " " + SECRET + "y" * read
+
+    assert not {piece for piece in pieces(SECRET, 4) if piece in scrub(text, longest)}
 
 
 def test_what_masks_take_away_is_made_up_for() -> None:

@@ -180,11 +180,17 @@ async def test_a_session_needs_its_token_to_change_anything(world: World) -> Non
 
 async def test_a_session_ends_with_its_key_and_with_time(world: World) -> None:
     key, secret = await world.engine.access.create_key("ann")
+    _, short = await world.engine.access.create_key("bob", expires_in=timedelta(hours=13))
     async with client_of(world.engine) as first, client_of(world.engine) as second:
         await sign_in(first, secret)
         world.clock.advance(seconds=12 * 3600)
         assert (await first.get("/v1/stats")).status_code == 401
         await sign_in(second, secret)
+        await sign_in(first, short)
+        assert (await first.get("/v1/stats")).status_code == 200
+        world.clock.advance(seconds=3600)
+        assert (await first.get("/v1/stats")).status_code == 401
+        assert (await second.get("/v1/stats")).status_code == 200
         await world.engine.access.revoke_key(key.id)
         assert (await second.get("/v1/stats")).status_code == 401
 

@@ -32,6 +32,14 @@ async def test_a_key_is_made_and_shown_once(world: World, operator: Client) -> N
     assert await world.engine.access.authenticate(secret) is not None
 
 
+async def test_no_tenant_is_named_like_all_of_them(operator: Client) -> None:
+    """In the database `*` stands for an operator, who sees every tenant's rows."""
+    answer = await operator.post("/v1/keys", json={"name": "all", "tenant_id": "*"})
+
+    assert answer.status_code == 422
+    assert "every tenant" in answer.text
+
+
 async def test_the_same_request_makes_another_key(operator: Client) -> None:
     headers = {"Idempotency-Key": "1"}
 

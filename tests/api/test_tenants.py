@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import httpx2
+import pytest
 
 from support.http import client_of
 from support.routes import methods_of, routes_of
@@ -46,9 +47,12 @@ async def everything(world: World) -> list[Any]:
     ]
 
 
+@pytest.mark.parametrize("has_role", [True, False], ids=["both walls", "without the role"])
 async def test_every_route_answers_a_foreign_id_as_if_it_did_not_exist(
-    world: World, acme: Client
+    world: World, acme: Client, has_role: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not has_role:
+        monkeypatch.setattr(world.engine._pool, "_find_request_role", None)
     foreign = await birchs_things(world)
     before = await everything(world)
     walked = 0

@@ -239,6 +239,7 @@ async def test_git_gets_an_environment_of_its_own(
     assert f"HOME={Path.home()}\n" not in lines
     for line in ("GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0"):
         assert f"{line}\n" in lines
+    assert "GIT_ALLOW_PROTOCOL=\n" in lines  # whatever the repository names
 
 
 class Talkative(BaseHTTPRequestHandler):

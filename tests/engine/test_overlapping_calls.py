@@ -114,6 +114,29 @@ async def test_a_job_that_was_lost_and_claimed_again_waits_for_its_first_run() -
     await waiting
 
 
+async def test_a_process_that_claims_a_job_again_calls_nobody_while_its_first_run_goes_on(
+    world: World,
+) -> None:
+    await world.job(await world.connection())
+    first, has_stopped = Reluctant(), []
+
+    async def second(_: Connection, __: Any) -> SyncResult:
+        has_stopped.append(first.let_go.is_set())
+        return SyncResult()
+
+    world.script(first, second)
+    working = asyncio.create_task(world.engine.run_due())
+    await first.started.wait()
+    world.clock.advance(seconds=31)
+    await world.engine._service._reaper.reap()
+    assert await world.engine._executor.claim_and_start() == 1
+    await eventually(lambda: first.was_told.is_set() or bool(has_stopped))
+    first.let_go.set()
+    await working
+
+    assert has_stopped == [True]
+
+
 @pytest.mark.parametrize(("lease_seconds", "safe"), [(3, 2.5), (12, 10), (30, 28), (3600, 3598)])
 def test_a_run_stops_before_its_lease_ends(lease_seconds: float, safe: float) -> None:
     """By its own clock, when it cannot renew it: what is left is for the connector to stop in."""

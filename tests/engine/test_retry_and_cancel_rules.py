@@ -133,12 +133,16 @@ async def test_the_next_job_waits_until_a_run_that_plain_sql_cancelled_has_stopp
     assert await world.engine.verify() == []
 
 
-async def test_the_next_job_waits_for_a_dead_worker_as_long_as_its_lease(world: World) -> None:
+@pytest.mark.parametrize("lapses", [0, 2], ids=["a job", "a suspect"])
+async def test_the_next_job_waits_for_a_dead_worker_as_long_as_its_lease(
+    world: World, lapses: int
+) -> None:
     """E10: or before that lease would have ended."""
     connection = await world.connection()
     job_id = await world.running_job(connection)
     await world.engine.jobs.cancel(job_id)
     await world.engine.trigger(connection.id)
+    await world.sql("UPDATE {schema}.sync_jobs SET lapses = $1 WHERE status = 'queued'", lapses)
     world.script(SyncResult())
 
     assert await world.run_due("12:00:29") == 0

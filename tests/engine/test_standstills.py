@@ -12,6 +12,7 @@ import pytest
 
 from support.fakes import eventually
 from support.interleaving import actor
+from support.interleaving import claim as claim_due
 from support.slow_link import slow_link
 from support.world import World, at
 from syncline import Connection, Connector, Signal, SyncResult
@@ -26,6 +27,26 @@ from syncline.store.claims import Claim
 from syncline.store.listener import Listener
 from syncline.store.pool import PASSING, Pool, is_passing
 from syncline.telemetry import Telemetry
+
+WAITING = """
+    SELECT query FROM pg_catalog.pg_stat_activity
+     WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
+
+
+TAKE_FIVE_AT_ONCE = """
+    CREATE FUNCTION public.take_five() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF (SELECT count(*) FROM inserted) > 5 THEN
+                RAISE EXCEPTION 'canceling statement due to statement timeout'
+                    USING ERRCODE = 'query_canceled';
+            END IF;
+            RETURN NULL;
+        END $$;
+    CREATE TRIGGER take_five AFTER INSERT ON syncline.sync_jobs
+        REFERENCING NEW TABLE AS inserted
+        FOR EACH STATEMENT EXECUTE FUNCTION public.take_five()
+"""
 
 
 class Moving(Connector):
@@ -81,6 +102,26 @@ async def test_rows_that_somebody_holds_hold_up_nobody_else(world: World) -> Non
     assert await world.engine.verify() == []
 
 
+async def test_held_pages_do_not_fill_the_memory(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are kept until their rows are let go; beyond a bound nothing more is claimed."""
+    monkeypatch.setattr("syncline.engine.executor.MOST_HELD_BYTES", 10)
+    held = await add_due(world, 60)
+    async with world.another_engine([Moving()], executor={"concurrency": 10}) as worker:
+        executor = worker.engine._executor
+        async with actor(world) as person:
+            await person.sql(
+                "SELECT FROM {schema}.connections WHERE id = ANY ($1) FOR UPDATE", held
+            )
+            running = asyncio.create_task(worker.engine.run_due())
+            await eventually(lambda: executor.runs.held >= 20 and not executor.runs.slots_taken)
+            assert executor.free_slots == 0
+        await running
+
+    assert await count_unsettled(world, held) == 0
+
+
 async def nothing_left(world: World, ids: Sequence[UUID]) -> bool:
     return await count_unsettled(world, ids) == 0
 
@@ -124,6 +165,7 @@ async def test_a_held_page_of_a_stream_keeps_no_session_from_others(world: World
             )
             running = asyncio.create_task(worker.engine.run_due())
             await eventually(lambda: nothing_left(world, free))
+            assert await world.sql(WAITING) == []
         await running
 
     assert await count_unsettled(world, held) == 0
@@ -145,6 +187,21 @@ async def test_one_held_row_does_not_delay_the_reaping_of_others(world: World) -
     assert await world.sql("SELECT FROM {schema}.sync_jobs WHERE status = 'running'") == []
 
 
+async def test_a_settle_passes_by_a_job_that_somebody_holds(world: World) -> None:
+    """In the reaper and in the lane for what is held: nothing is waited for."""
+    [held, free] = await add_due(world, 2)
+    async with actor(world) as worker:
+        group = [Settlement(one, PAGE) for one in await claim_due(worker.tx, world)]
+        await worker.commit()
+    async with actor(world) as person:
+        await person.sql("SELECT FROM {schema}.sync_jobs WHERE connection_id = $1 FOR UPDATE", held)
+        async with asyncio.timeout(1):
+            await world.engine._service._reaper._settler.settle_retrying(group)
+
+    assert {one.claim.connection_id: one.is_held for one in group} == {held: True, free: False}
+    assert await count_unsettled(world, [held, free]) == 1
+
+
 async def test_a_page_of_many_bytes_is_stored_in_many_statements(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,18 +213,22 @@ async def test_a_page_of_many_bytes_is_stored_in_many_statements(
     signals = [Signal("seen", at("11:00"), {"t": text * size}) for size in sizes]
     world.script(SyncResult(signals, next_cursor="end"))
     longest = 0
+    timeouts: list[float | None] = []
     original = asyncpg.Connection.execute
 
     async def watch(self: Any, query: str, *arguments: Any, timeout: float | None = None) -> Any:
         nonlocal longest
         if "INSERT INTO" in query and "signals" in query:
             longest = max(longest, len(arguments[7]))
+            timeouts.append(timeout)
         return await original(self, query, *arguments, timeout=timeout)
 
     monkeypatch.setattr(asyncpg.Connection, "execute", watch)
     await world.run_due()
 
     assert longest == 2  # the small ones go together
+    # A single one beyond the bound gets the time that a slow link needs for it.
+    assert [round(timeout) for timeout in timeouts if timeout] == [16, 28]
     stored = [len(signal.payload["t"]) for signal in await world.signals(connection)]
     assert stored == [size * 100_000 for size in sizes]
 
@@ -229,7 +290,13 @@ def claimed() -> Claim:
     return Claim(**{**values, "id": uuid4(), "connection_id": uuid4(), "provider_slug": "github"})
 
 
-PAGE = Page(kinds=["seen"], payloads=["{}"], payload_bytes=2)
+PAGE = Page(
+    kinds=["seen"],
+    occurred_at=[at("11:00")],
+    payloads=["{}"],
+    dedupe_keys=[None],
+    payload_bytes=2,
+)
 
 
 async def settle_all(runs: Runs, claims: Sequence[Claim]) -> None:
@@ -337,10 +404,19 @@ async def test_a_refusal_by_the_server_passes(code: str) -> None:
     assert all(PASSING.values())
 
 
+async def test_a_batch_that_is_too_much_for_the_server_is_scheduled_in_parts(world: World) -> None:
+    connections = [await world.connection() for _ in range(20)]
+    async with world.session() as session:
+        await session.execute(TAKE_FIVE_AT_ONCE)
+        try:
+            assert (await world.tick("12:00")).scheduled == len(connections)
+        finally:
+            await session.execute("DROP FUNCTION public.take_five CASCADE")
+
+
 async def test_connections_with_large_metadata_are_scheduled_with_the_others(
     world: World,
 ) -> None:
-    """A batch that takes longer than the command timeout is done in parts."""
     heavy = [await world.connection() for _ in range(3)]
     await world.sql(
         "UPDATE {schema}.connections SET metadata = $1",
@@ -351,16 +427,16 @@ async def test_connections_with_large_metadata_are_scheduled_with_the_others(
     assert (await world.tick("12:00")).scheduled == len(heavy + light)
 
 
+@pytest.mark.parametrize("pgbouncer", [False, True], ids=["own sessions", "behind a pooler"])
 @pytest.mark.parametrize("isolation", ["serializable", "repeatable read"])
 async def test_the_isolation_is_ours_whatever_the_server_says(
-    database_url: str, isolation: str
+    database_url: str, isolation: str, pgbouncer: bool
 ) -> None:
     session = await asyncpg.connect(database_url)
     name = await session.fetchval("SELECT quote_ident(current_database())")
     default = "default_transaction_isolation"
     await session.execute(f"ALTER DATABASE {name} SET {default} = '{isolation}'")
-    await session.close()
-    pool = Pool(database_url, "syncline", size=1)
+    pool = Pool(database_url, "syncline", size=1, pgbouncer=pgbouncer)
     await pool.open()
     try:
         async with pool.transaction() as tx:
@@ -369,6 +445,8 @@ async def test_the_isolation_is_ours_whatever_the_server_says(
             assert await tx.fetchval("SHOW transaction_isolation") == "read committed"
     finally:
         await pool.close()
+        await session.execute(f"ALTER DATABASE {name} RESET {default}")
+        await session.close()
 
 
 async def test_jobs_whose_backoff_has_ended_stand_in_line_with_fresh_ones(world: World) -> None:

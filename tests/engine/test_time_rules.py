@@ -112,6 +112,16 @@ async def test_clock_of_another_zone_is_read_as_utc(world: World) -> None:
     assert (await world.sync_metadata(connection))["next_run_at"] == "2025-01-01T12:30:00Z"
 
 
+async def test_what_was_put_off_for_longer_than_can_be_is_looked_at_again(world: World) -> None:
+    """T1: also where no scheduler is left that ticked while the clock stood ahead."""
+    connection = await world.connection(last_finished="11:50")
+    await world.sql("UPDATE {schema}.connections SET look_at = $1", at("12:00") + timedelta(days=9))
+
+    await world.tick("12:06", jitter_seconds=0)
+
+    assert (await world.pending(connection)).slot_at == at("12:05")
+
+
 @pytest.mark.parametrize("ahead", [timedelta(hours=5), timedelta(days=1)], ids=str)
 @pytest.mark.parametrize("runs_ahead", [False, True], ids=["queued", "run"])
 async def test_a_clock_that_stood_ahead_for_a_moment_stalls_nobody(

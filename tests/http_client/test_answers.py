@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from support.httpserver import Reply, Seen, http_server, json_reply
 from syncline import Permanent, Transient
 from syncline.http import Authentication, Exchange, HttpClient, HttpEnvironment, Validators
+from syncline.http.body import PIECE, _decoder
 
 Local = Callable[..., HttpClient]
 
@@ -50,6 +51,14 @@ async def test_a_body_that_grows_when_decompressed_is_refused(local: Local) -> N
     ):
         with pytest.raises(Permanent, match=r"more than http.max_response_bytes \(1000000\)"):
             await http.get()
+
+
+def test_no_piece_of_a_compressed_body_is_large() -> None:
+    """A kilobyte may become a megabyte: it is counted before there is more of it."""
+    pieces = list(_decoder("gzip", "GET /").feed(gzip.compress(bytes(10_000_000))))
+
+    assert sum(map(len, pieces)) == 10_000_000
+    assert max(map(len, pieces)) <= PIECE
 
 
 @pytest.mark.parametrize("announces", [True, False])

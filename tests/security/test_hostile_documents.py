@@ -34,6 +34,7 @@ from syncline.connectors.rest import Rest
 from syncline.engine.attempt import PageChecker, Threads
 from syncline.engine.vault import without_secrets
 from syncline.errors import ContractError
+from syncline.http import HttpClient, HttpEnvironment
 from syncline.http.credentials import Credentials
 from syncline.redaction import LONGEST_TEXT
 from syncline.sdk.connector import Connector
@@ -198,6 +199,17 @@ async def test_no_document_holds_the_loop(name: str) -> None:
     assert any(word in said for word in expected.split("|")), said
 
 
+@pytest.mark.security
+async def test_a_connector_that_asks_for_json_does_not_hold_the_loop() -> None:
+    """It is parsed before the connector gets the answer, and not where it asks."""
+    body = gzip.compress(f"[{'[],' * 300_000}[]]".encode(), compresslevel=1)
+    environment = HttpEnvironment(allow_private=True)
+    async with serving(body) as server, HttpClient(environment) as http, watched_loop() as hold:
+        answer = await http.get(server.url)
+        assert len(answer.json()) == 300_001
+    assert hold.longest < LONGEST_HOLD
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux alone tells")
 def test_a_small_answer_takes_little_memory() -> None:
     """58 kB that become 64 MB of lists took 1.5 GB."""
@@ -238,11 +250,12 @@ asyncio.run(main())
 
 async def test_a_document_that_never_ends_is_stopped() -> None:
     """`<!--` 90,000 times held the interpreter for 39 seconds."""
-    own = Parsers(seconds=1)
+    own, began = Parsers(seconds=1), time.monotonic()
     async with watched_loop() as hold:
         with pytest.raises(Transient, match="took longer than 1 s to parse"):
             await own.parse(PARSE_FEED, COMMENTS.encode(), {"content_type": ""})
     assert hold.longest < LONGEST_HOLD
+    assert time.monotonic() - began < 5  # by its own alarm, before whoever asked loses patience
     own.close()
 
 

@@ -99,11 +99,15 @@ async def test_transactions_are_in_the_order_of_numbers_not_of_texts(world: Worl
 
 async def test_only_what_is_wanted_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "ROWS_LOOKED_AT", 3)  # looks end although nothing was wanted
-    follower = Follower(world, SignalFilter("acme"))
+    wanted = SignalFilter("acme")
+    follower = Follower(world, wanted)
     for _ in range(8):
         await store(world, tenant="birch")
     ours = await store(world)
 
+    first = await world.engine.signals.follow(wanted)
+    assert (first.signals, first.is_caught_up) == ([], False)
+    assert first.position != START
     assert await follower.catch_up() == [ours]
 
 

@@ -164,6 +164,27 @@ async def test_a_standby_that_only_reads_can_be_followed(
         assert await follower.catch_up(copy) == new
 
 
+async def test_a_standby_is_followed_up_to_what_still_runs_on_its_primary(
+    primary: TemporaryServer, url: str
+) -> None:
+    [first] = await store(url, 1)
+    follower = Follower()
+    session = await asyncpg.connect(url)
+    with Standby(primary, url) as standby:
+        copy = standby.url_like(url)
+        late = session.transaction()
+        await late.start()
+        await session.execute(INSERT, second := uuid4(), "acme")
+        [third] = await store(url, 1)
+        standby._run(standby._catch_up())
+        assert await follower.catch_up(copy) == [first]
+
+        await late.commit()
+        standby._run(standby._catch_up())
+        assert await follower.catch_up(copy) == [second, third]
+    await session.close()
+
+
 async def test_dump_and_restore_into_another_cluster_hides_nothing(
     url: str, other_server: TemporaryServer, tmp_path: Path
 ) -> None:
@@ -367,6 +388,7 @@ async def blocks_read(url: str, position: Position) -> int:
     """Return how many blocks the next page touches."""
     session = await asyncpg.connect(url)
     try:
+        await session.execute("SET enable_bitmapscan = off")  # as for whatever people ask
         arguments = (position.server_start, str(position.transaction), position.signal_id)
         [(plan,)] = await session.fetch(
             "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + LOOK.replace("{schema}", "syncline"),

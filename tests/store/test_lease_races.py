@@ -90,6 +90,24 @@ async def test_a_renewal_finds_out_what_is_gone(world: World) -> None:
         assert await claims.renew(keeper.tx, leases, expires_at=at("12:05")) == {}
 
 
+@pytest.mark.parametrize(
+    "loss",
+    ["status = 'cancelled', finished_at = now()", "lease_token = gen_random_uuid()"],
+    ids=["cancelled by plain SQL", "claimed by another"],
+)
+async def test_a_renewal_extends_nothing_that_is_no_longer_ours(world: World, loss: str) -> None:
+    await due_connection(world)
+    async with actor(world) as worker, actor(world) as keeper:
+        leases = [(job.id, job.lease_token) for job in await claim(worker.tx, world)]
+        await worker.commit()
+        [before] = await world.sql(
+            f"UPDATE {{schema}}.sync_jobs SET {loss} RETURNING lease_expires_at"
+        )
+        assert await claims.renew(keeper.tx, leases, expires_at=at("12:05")) == {}
+        await keeper.commit()
+    assert await world.sql("SELECT lease_expires_at FROM {schema}.sync_jobs") == [before]
+
+
 async def test_an_open_transaction_holds_up_the_reaping_of_its_own_connection(world: World) -> None:
     [held_up, healthy] = [await due_connection(world) for _ in range(2)]
     async with actor(world) as worker, actor(world) as person:

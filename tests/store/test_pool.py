@@ -7,8 +7,10 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
+from support.databases import both_of
 from syncline.errors import TooSlow
 from syncline.store.pool import Pool, Transaction, is_passing
+from syncline.testing.database import TemporaryServer
 
 
 @pytest.fixture
@@ -38,6 +40,40 @@ async def test_a_connection_that_is_out_of_step_is_thrown_away(pool: Pool) -> No
 
     assert is_passing(error)
     assert await session_id(pool) != before
+
+
+async def test_a_read_only_answer_gives_up_every_session(server: TemporaryServer) -> None:
+    """The primary was demoted: none of its sessions will store anything, however long they stay."""
+    url = server.create_database()
+    pool = Pool(url, "syncline", size=3)
+    write = "INSERT INTO public.written DEFAULT VALUES"
+    await execute(url, "CREATE TABLE written ()")
+    await execute(url, "ALTER DATABASE {name} SET default_transaction_read_only = on")
+    await pool.open()
+    async with pool.connection(), pool.connection(), pool.connection():
+        pass
+    await execute(url, "ALTER DATABASE {name} RESET default_transaction_read_only")
+
+    with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
+        async with pool.transaction() as tx:
+            await tx.execute(write)
+
+    async with pool.transaction() as one, pool.transaction() as two, pool.transaction() as three:
+        for tx in (one, two, three):
+            assert await tx.execute(write) == 1
+    await pool.close()
+
+
+async def test_of_many_hosts_one_is_taken_that_can_store(server: TemporaryServer) -> None:
+    with TemporaryServer() as other:
+        read_only = other._url_of("postgres")
+        await execute(read_only, "ALTER DATABASE {name} SET default_transaction_read_only = on")
+        url = both_of(read_only, server._url_of("postgres"))
+        pool = Pool(url, "syncline", size=1)
+        await pool.open()
+        async with pool.transaction() as tx:
+            assert not await tx.is_read_only()
+        await pool.close()
 
 
 async def test_a_statement_sent_alone_is_planned_for_any_values_and_in_a_transaction_for_its_own(
@@ -108,3 +144,13 @@ async def test_a_question_that_takes_too_long_is_ended(
 
     async with pool.transaction() as tx:  # the bound was for that transaction alone
         assert await tx.fetchval("SHOW statement_timeout") == "0"
+
+
+async def execute(url: str, statement: str) -> None:
+    can_write = {"default_transaction_read_only": "off"}
+    session = await asyncpg.connect(url, server_settings=can_write)
+    try:
+        name = await session.fetchval("SELECT quote_ident(current_database())")
+        await session.execute(statement.format(name=name))
+    finally:
+        await session.close()

@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 from faults.standby import Standby
 
+from support.databases import both_of
 from support.world import at
 from syncline import Connection, Connector, Engine, Settings, Signal, SyncResult
 from syncline.testing.database import TemporaryServer
@@ -122,14 +123,3 @@ async def flush(url: str) -> None:
 async def stored_numbers(url: str) -> list[int]:
     async with Engine(Settings(database_url=url)) as engine:
         return [signal.payload["n"] for signal in await engine.signals.list(limit=100)]
-
-
-def both_of(first: str, second: str) -> str:
-    """Return one URL that names both servers."""
-    base = first.partition("?")[0]
-    parts = [
-        dict(pair.split("=", 1) for pair in url.partition("?")[2].split("&"))
-        for url in (first, second)
-    ]
-    hosts, ports = (",".join(part[name] for part in parts) for name in ("host", "port"))
-    return f"{base}?host={hosts}&port={ports}"

@@ -16,6 +16,7 @@ from syncline.clock import InjectedClock, monotonic
 from syncline.engine.attempt import PageChecker, PageStream
 from syncline.engine.runs import Runs
 from syncline.engine.streams import Streams
+from syncline.policy.outcome import Interrupted
 from syncline.sdk.page import Page
 from syncline.store.pool import Pool, Transaction
 
@@ -115,31 +116,82 @@ class Forgetful(Pool):
             raise ConnectionResetError("the answer was lost")
 
 
-@pytest.mark.parametrize("key", ["1", None], ids=["with a key", "without a key"])
-async def test_a_page_whose_answer_was_lost_is_not_stored_twice(
-    world: World, key: str | None
-) -> None:
-    connection, job_id = await due_connection(world)
+async def follow(world: World, pool: Pool, pages: AsyncIterator[SyncResult]) -> Page | Interrupted:
+    """Claim the only job and commit the pages of its stream through a pool."""
     async with actor(world) as claimer:
         [claimed] = await claim(claimer.tx, world)
         await claimer.commit()
     settings, clock = world.settings.executor, InjectedClock(world.clock)
     runs = Runs(on_ended=lambda _: None, on_room=lambda: None)
-    pool = Forgetful(world.url, world.settings.schema, size=1)
     await pool.open()
+    try:
+        checker = PageChecker(settings.page_limits)
+        streams = Streams(pool, settings, clock, runs, checker, world.engine.telemetry)
+        return await streams.follow(runs.add(claimed, monotonic()), PageStream(pages, None))
+    finally:
+        await pool.close()
+
+
+@pytest.mark.parametrize("key", ["1", None], ids=["with a key", "without a key"])
+async def test_a_page_whose_answer_was_lost_is_not_stored_twice(
+    world: World, key: str | None
+) -> None:
+    connection, job_id = await due_connection(world)
+    pool = Forgetful(world.url, world.settings.schema, size=1)
 
     async def pages() -> AsyncIterator[SyncResult]:
         yield SyncResult([Signal("seen", at("11:00"), {}, dedupe_key=key)], next_cursor=1)
 
-    try:
-        checker = PageChecker(settings.page_limits)
-        streams = Streams(pool, settings, clock, runs, checker, world.engine.telemetry)
-        run = runs.add(claimed, monotonic())
-        assert await streams.follow(run, PageStream(pages(), None)) == Page()
-    finally:
-        await pool.close()
+    assert await follow(world, pool, pages()) == Page()
 
     assert pool.answers_to_lose == 0
     assert len(await world.signals(connection)) == 1
     job = await world.get_job(job_id)
     assert (job.status, job.cursor) == ("running", 1)
+
+
+async def test_a_page_whose_answer_was_lost_in_a_failover_is_not_taken_for_stored(
+    world: World,
+) -> None:
+    """The new primary has neither this page nor the one before it."""
+    connection, job_id = await due_connection(world)
+
+    class FailingOver(Forgetful):
+        answers_to_lose = 0
+
+        @asynccontextmanager
+        async def transaction(self, *, is_bounded: bool = False) -> AsyncIterator[Transaction]:
+            try:
+                async with super().transaction(is_bounded=is_bounded) as tx:
+                    yield tx
+            except ConnectionResetError:
+                await world.sql("DELETE FROM {schema}.signals")
+                await world.sql("UPDATE {schema}.sync_jobs SET cursor = NULL, committed_pages = 0")
+                raise
+
+    pool = FailingOver(world.url, world.settings.schema, size=1)
+
+    async def pages() -> AsyncIterator[SyncResult]:
+        yield page(1)
+        pool.answers_to_lose = 1
+        yield page(2)
+        yield page(3)
+
+    assert await follow(world, pool, pages()) == Interrupted()
+
+    assert await world.signals(connection) == []
+    assert (await world.get_job(job_id)).cursor is None
+
+
+async def test_a_first_page_is_not_stored_under_the_lease_of_another(world: World) -> None:
+    """The job was reaped and claimed elsewhere before the connector brought anything."""
+    connection, _ = await due_connection(world)
+
+    async def pages() -> AsyncIterator[SyncResult]:
+        await world.sql("UPDATE {schema}.sync_jobs SET lease_token = gen_random_uuid()")
+        yield page(1)
+
+    pool = Pool(world.url, world.settings.schema, size=1)
+    assert await follow(world, pool, pages()) == Interrupted()
+
+    assert await world.signals(connection) == []

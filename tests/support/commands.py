@@ -16,6 +16,8 @@ from typer.testing import CliRunner, Result
 from syncline.cli.app import app
 
 TESTS = Path(__file__).parents[1]
+# Where the tests were given a copy of the source, what they start runs that copy too.
+PATH = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
 Process = subprocess.Popen[str]
 
 
@@ -65,7 +67,7 @@ class CommandLine:
                 **os.environ,
                 "SYNCLINE_DATABASE_URL": self.url,
                 "SYNCLINE_API__PORT": "0",
-                "PYTHONPATH": str(TESTS),
+                "PYTHONPATH": PATH,
                 **environment,
             },
             cwd=self.folder,

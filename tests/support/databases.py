@@ -108,3 +108,14 @@ class Databases:
 async def _migrate(url: str) -> None:
     async with Engine(Settings(database_url=url)) as engine:
         await engine.migrate()
+
+
+def both_of(first: str, second: str) -> str:
+    """Return one URL that names both servers."""
+    base = first.partition("?")[0]
+    parts = [
+        dict(pair.split("=", 1) for pair in url.partition("?")[2].split("&"))
+        for url in (first, second)
+    ]
+    hosts, ports = (",".join(part[name] for part in parts) for name in ("host", "port"))
+    return f"{base}?host={hosts}&port={ports}"

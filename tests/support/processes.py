@@ -16,6 +16,8 @@ import asyncpg
 from support.fragile import LEDGER_VARIABLE, Ledger
 
 TESTS = Path(__file__).parents[1]
+# Where the tests were given a copy of the source, what they start runs that copy too.
+PATH = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
 COMMAND = (sys.executable, "-m", "syncline", "run")
 LEASE_SECONDS = 3
 SETTINGS = {
@@ -44,7 +46,7 @@ class Fleet:
                     **os.environ,
                     **SETTINGS,
                     "SYNCLINE_DATABASE_URL": self.url,
-                    "PYTHONPATH": str(TESTS),
+                    "PYTHONPATH": PATH,
                     LEDGER_VARIABLE: str(self.ledger.path),
                     **own,
                 },
