@@ -1,17 +1,34 @@
-"""The catalogue of `make mutations` keeps up with the source."""
+"""The catalogue of `make mutations` keeps up with the source and the tests."""
 
 from pathlib import Path
 
 import pytest
-from mutations.catalogue import MUTATIONS, Mutation
+from mutations.catalogue import MUTATIONS
+from mutations.mutation import Mutation
 
 import syncline
 
 SOURCE = Path(syncline.__file__).parent
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.protection)
 def test_a_protection_is_where_the_catalogue_says(mutation: Mutation) -> None:
-    text = (SOURCE / mutation.file).read_text()
+    source = (SOURCE / mutation.file).read_text()
 
-    assert [before for before, _ in mutation.changes if before not in text] == []
+    assert mutation.switch_off(source) != source
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.protection)
+def test_a_protection_has_its_test(mutation: Mutation) -> None:
+    file, _, name = mutation.test.partition("::")
+
+    assert f"def {name}(" in (ROOT / file).read_text()
+
+
+def test_each_protection_is_listed_once() -> None:
+    names = [mutation.protection for mutation in MUTATIONS]
+    changes = [(mutation.file, mutation.changes) for mutation in MUTATIONS]
+
+    assert len(set(names)) == len(names)
+    assert len(set(changes)) == len(changes)

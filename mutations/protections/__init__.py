@@ -1,0 +1,1 @@
+"""The protections that matter, by what they protect."""

@@ -1,0 +1,201 @@
+"""What comes from providers and goes to people: documents, addresses, secrets."""
+
+from mutations.mutation import Mutation
+
+DOCUMENTS = (
+    Mutation(
+        "the size of an answer",
+        "a provider fills the memory, compressed or not",
+        "http/body.py",
+        (
+            (
+                "            if size > limit:\n"
+                "                raise _too_large(asked, limit)\n"
+                "            pieces",
+                "            pieces",
+            ),
+        ),
+        "tests/http_client/test_answers.py::test_a_body_that_grows_when_decompressed_is_refused",
+    ),
+    Mutation(
+        "decompression piece by piece",
+        "a few kilobytes become a gigabyte before anybody counts",
+        "http/body.py",
+        (("self._stream.decompress(raw, PIECE)", "self._stream.decompress(raw)"),),
+        "tests/http_client/test_answers.py::test_no_piece_of_a_compressed_body_is_large",
+    ),
+    Mutation(
+        "the number of values of a document",
+        "58 kB of gzip become 1.5 GB of lists",
+        "json_bounds.py",
+        (("        if self.nodes > bounds.nodes:\n", "        if False:\n"),),
+        "tests/test_json_bounds.py::test_each_bound_is_found_across_pieces",
+    ),
+    Mutation(
+        "the depth of a document",
+        "it is stored, and nobody can read it back",
+        "json_bounds.py",
+        (
+            (
+                "            if deepest > bounds.depth:\n                raise",
+                "            if False:\n                raise",
+            ),
+        ),
+        "tests/test_json_bounds.py::test_each_bound_is_found_across_pieces",
+    ),
+    Mutation(
+        "the digits of a number",
+        "a parser takes quadratic time for them",
+        "json_bounds.py",
+        (("        if len(marks) > limit and", "        if False and"),),
+        "tests/test_json_bounds.py::test_each_bound_is_found_across_pieces",
+    ),
+    Mutation(
+        "the length of a string",
+        "a parser holds the interpreter from its first byte to its last",
+        "json_bounds.py",
+        (("        if longest > self._bounds.string_bytes:\n", "        if False:\n"),),
+        "tests/test_json_bounds.py::test_each_bound_is_found_across_pieces",
+    ),
+    Mutation(
+        "large documents beside the loop",
+        "the worker does nothing else while one is parsed",
+        "http/json_answer.py",
+        (("        if len(content) <= SMALL_BYTES or", "        if True or"),),
+        "tests/security/test_hostile_documents.py::test_a_connector_that_asks_for_json_does_not_hold_the_loop",
+    ),
+    Mutation(
+        "large pages beside the loop",
+        "the worker does nothing else while one is checked",
+        "engine/attempt.py",
+        (("if not reader.read_some(MANY_BYTES):", "if not reader.read_some(limits.page_bytes):"),),
+        "tests/security/test_hostile_documents.py::test_a_large_page_is_checked_beside_the_loop",
+    ),
+    Mutation(
+        "large pages one at a time",
+        "threads that check forty of them take the interpreter from the loop",
+        "engine/attempt.py",
+        (("self._turn = asyncio.Semaphore()", "self._turn = asyncio.Semaphore(1000)"),),
+        "tests/engine/test_page_checks.py::test_large_pages_are_checked_one_at_a_time",
+    ),
+    Mutation(
+        "the time that a parser is given",
+        "a document holds its process for ever",
+        "children/parser_process.py",
+        (('    signal.setitimer(signal.ITIMER_REAL, request["seconds"])\n', ""),),
+        "tests/security/test_hostile_documents.py::test_a_document_that_never_ends_is_stopped",
+    ),
+    Mutation(
+        "the memory of a parser",
+        "a document takes as much as it likes",
+        "children/parser_process.py",
+        (
+            (
+                "((resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_CORE, 0))",
+                "((resource.RLIMIT_CORE, 0),)",
+            ),
+        ),
+        "tests/security/test_hostile_documents.py::test_a_document_that_needs_too_much_memory_is_refused",
+    ),
+    Mutation(
+        "the environment of a parser",
+        "it gets all of ours",
+        "children/parsers.py",
+        (('        if name in PASSED_ON or name.startswith("LC_")\n', "        if name\n"),),
+        "tests/security/test_hostile_documents.py::test_a_parser_knows_nothing_of_our_environment",
+    ),
+    Mutation(
+        "patterns that are linear",
+        "a few kilobytes hold the interpreter for seconds",
+        "redaction.py",
+        (('ADDRESS = re.compile(r"://\\S*+")', 'ADDRESS = re.compile(r"://\\S*+\\s")'),),
+        "tests/test_patterns.py::test_a_pattern_is_linear",
+    ),
+    Mutation(
+        "the messages that a cursor of IMAP names",
+        "a few bytes of it make millions",
+        "connectors/imap_cursor.py",
+        (("    if named > MAX_KNOWN_MESSAGES:\n", "    if False:\n"),),
+        "tests/connectors/test_imap.py::test_a_cursor_cannot_name_more_than_it_can_fetch",
+    ),
+    Mutation(
+        "the addresses that are denied by our own list",
+        "the host of an Azure machine can be asked",
+        "http/addresses.py",
+        (('        "168.63.129.16/32",  #', "        #"),),
+        "tests/http_client/test_addresses.py::test_special_addresses_are_denied_by_our_own_list",
+    ),
+    Mutation(
+        "IPv4 addresses inside of IPv6",
+        "64:ff9b::7f00:1 leads to loopback",
+        "http/addresses.py",
+        (("        parsed = IPv4Address(int(parsed) & 0xFFFFFFFF)\n", "        return True\n"),),
+        "tests/http_client/test_addresses.py::test_special_addresses_are_denied_by_our_own_list",
+    ),
+    Mutation(
+        "secrets that do not follow a redirect",
+        "another origin gets the headers of the request",
+        "http/redirects.py",
+        (("if (same_origin or name.lower() in HARMLESS_HEADERS)", "if True"),),
+        "tests/http_client/test_answers.py::test_credentials_go_to_their_origin_and_on_no_redirect_to_another",
+    ),
+    Mutation(
+        "the origin of credentials",
+        "a link of a page leads them anywhere",
+        "http/client.py",
+        (
+            (
+                "if not self._authentication or origin_of(request.url) != self._origin:",
+                "if not self._authentication:",
+            ),
+        ),
+        "tests/http_client/test_answers.py::test_credentials_go_to_their_origin_and_on_no_redirect_to_another",
+    ),
+    Mutation(
+        "https for credentials",
+        "they go in the open",
+        "http/client.py",
+        (
+            (
+                'if request.url.scheme != "https" and not self._environment.allow_private:',
+                "if False:",
+            ),
+        ),
+        "tests/http_client/test_answers.py::test_credentials_do_not_go_in_the_open",
+    ),
+    Mutation(
+        "the end of what is read of a long text",
+        "the first half of a secret that stands there is shown",
+        "redaction.py",
+        (("        masked = masked[:-margin]\n", "        pass\n"),),
+        "tests/test_redaction.py::test_half_a_secret_at_the_end_of_what_is_read_is_not_shown",
+    ),
+    Mutation(
+        "secrets inside of base64",
+        "a header of basic authentication shows a password",
+        "redaction.py",
+        (('        *_encoded(secret.encode(errors="replace")),\n', ""),),
+        "tests/test_redaction.py::test_base64_of_a_user_and_a_password_is_masked",
+    ),
+    Mutation(
+        "cells that are no formulas",
+        "a spreadsheet runs what a provider wrote",
+        "cli/exports.py",
+        (("if is_formula and cell else cell", "if False else cell"),),
+        "tests/cli/test_following.py::test_no_cell_of_a_csv_is_a_formula",
+    ),
+    Mutation(
+        "files that only their owner reads",
+        "what an import refused can be read by everybody",
+        "private_files.py",
+        (("os.O_EXCL | os.O_CLOEXEC, 0o600)", "os.O_EXCL | os.O_CLOEXEC, 0o644)"),),
+        "tests/cli/test_batches.py::test_bad_lines_are_written_down_with_the_reason",
+    ),
+    Mutation(
+        "memory that nobody dumps",
+        "another process of the same user reads the keys",
+        "memory_dumps.py",
+        (("        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)\n", "        pass\n"),),
+        "tests/security/test_memory_dumps.py::test_a_command_is_not_dumpable",
+    ),
+)

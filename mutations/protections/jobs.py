@@ -1,0 +1,286 @@
+"""Jobs: who settles them, what cancels them, and whose cursor counts."""
+
+from mutations.mutation import Mutation
+
+JOBS = (
+    Mutation(
+        "the fence",
+        "a settle does not present its lease",
+        "store/jobs.py",
+        (
+            (
+                "WHERE j.id = ANY (ARRAY[closing.id]) AND j.lease_token IS NOT DISTINCT FROM"
+                " closing.token\n",
+                "WHERE j.id = ANY (ARRAY[closing.id])\n",
+            ),
+        ),
+        "tests/scenarios/test_leases.py::test_fenced_worker_changes_nothing",
+    ),
+    Mutation(
+        "the fence of an empty run",
+        "it closes its job without presenting its lease",
+        "store/jobs.py",
+        (("AND j.lease_token IS NOT DISTINCT FROM closing.token AND j.again", "AND j.again"),),
+        "tests/engine/test_empty_runs.py::test_an_empty_run_whose_lease_is_lost_closes_nothing",
+    ),
+    Mutation(
+        "the mark of an empty run",
+        "it closes its job without queueing the one more that was asked for",
+        "store/jobs.py",
+        (("FROM closing.token AND j.again_priority IS NULL", "FROM closing.token"),),
+        "tests/engine/test_empty_runs.py::test_an_empty_run_that_was_marked_is_followed_by_one_more",
+    ),
+    Mutation(
+        "the dedupe key",
+        "signals are stored without it",
+        "store/signals.py",
+        (
+            (
+                "page.kind, page.occurred_at, page.payload, page.dedupe_key\n",
+                "page.kind, page.occurred_at, page.payload, NULL\n",
+            ),
+        ),
+        "tests/engine/test_settle_rules.py::test_signals_with_a_dedupe_key_are_stored_once",
+    ),
+    Mutation(
+        "the single transaction",
+        "signals and cursor follow in a second one",
+        "engine/settlement.py",
+        (
+            (
+                "            await self._settle_in(tx, group, lock_jobs=lock_jobs)\n",
+                "            await self._settle_in(tx, group, lock_jobs=lock_jobs)\n"
+                "        async with self._pool.transaction() as tx:\n"
+                "            held = [one for one in group if not one.is_fenced]\n"
+                "            await self._store_pages(tx, held, await self._clock.now(tx))\n",
+            ),
+            ("        await self._store_pages(tx, held, now)\n", ""),
+        ),
+        "tests/engine/test_settle_rules.py::test_settle_is_one_transaction_or_none_of_it",
+    ),
+    Mutation(
+        "the lock order",
+        "a settle locks its jobs before their connections",
+        "engine/settlement.py",
+        (
+            (
+                "        locked, held_elsewhere = await connections.lock_free(\n"
+                "            tx, [one.claim.connection_id for one in group]\n"
+                "        )\n",
+                '        mine = "SELECT FROM {schema}.sync_jobs WHERE id = ANY ($1) FOR UPDATE"\n'
+                "        await tx.fetch(mine, [one.claim.id for one in group])\n"
+                "        ids = [one.claim.connection_id for one in group]\n"
+                "        locked, held_elsewhere = await connections.lock(tx, ids), set()\n",
+            ),
+        ),
+        "tests/store/test_settle_races.py::test_a_trigger_after_the_settle_brings_exactly_one_more",
+    ),
+    Mutation(
+        "the guard",
+        "the tick inserts jobs without minding it",
+        "store/jobs.py",
+        (
+            (
+                "ON CONFLICT (connection_id, job_type)"
+                " WHERE status IN ('queued', 'running') DO NOTHING",
+                "",
+            ),
+        ),
+        "tests/scenarios/test_guard.py::test_job_inserted_by_hand_while_a_tick_holds_the_connection",
+    ),
+    Mutation(
+        "single flight",
+        "the index that enforces it is not unique",
+        "store/migrations/0001_initial.sql",
+        (
+            (
+                "CREATE UNIQUE INDEX sync_jobs_single_flight",
+                "CREATE INDEX sync_jobs_single_flight",
+            ),
+        ),
+        "tests/store/test_claim_races.py::test_two_types_of_one_connection_are_claimed_by_one_of_two_claimers",
+    ),
+    Mutation(
+        "key-wise metadata writes",
+        "a new cursor replaces all of `metadata.sync`",
+        "store/connections.py",
+        (
+            (
+                "{schema}.object_or_empty(c.metadata -> 'sync')),\n"
+                "               '{sync,cursor}', page.cursor)",
+                "'{}'),\n               '{sync,cursor}', page.cursor)",
+            ),
+        ),
+        "tests/engine/test_metadata_rules.py::test_metadata_of_the_wrong_kind_is_survived",
+    ),
+    Mutation(
+        "an orderly release",
+        "a job that was interrupted counts as failed",
+        "engine/settlement.py",
+        (
+            (
+                "            closing.lapses = claim.lapses\n",
+                "            closing.lapses = claim.lapses\n            closing.attempts += 1\n",
+            ),
+        ),
+        "tests/engine/test_release.py::test_a_released_job_keeps_its_attempts_and_its_last_error",
+    ),
+    Mutation(
+        "a job that plain SQL cancelled",
+        "its run ends it as succeeded",
+        "store/jobs.py",
+        (
+            (
+                "       AND CASE j.status WHEN 'running' THEN true ELSE false END\n"
+                " RETURNING j.id, j.again_priority",
+                " RETURNING j.id, j.again_priority",
+            ),
+        ),
+        "tests/engine/test_retry_and_cancel_rules.py::test_a_running_job_that_plain_sql_cancelled_stays_cancelled",
+    ),
+    Mutation(
+        "an empty run that plain SQL cancelled",
+        "it ends its job as succeeded",
+        "store/jobs.py",
+        (
+            (
+                "           AND CASE j.status WHEN 'running' THEN true ELSE false END\n"
+                "           AND j.lease_token",
+                "           AND j.lease_token",
+            ),
+        ),
+        "tests/engine/test_retry_and_cancel_rules.py::test_a_running_job_that_plain_sql_cancelled_stays_cancelled",
+    ),
+    Mutation(
+        "a stream that plain SQL cancelled",
+        "it stores further pages",
+        "store/jobs.py",
+        (
+            (
+                "       AND CASE j.status WHEN 'running' THEN true ELSE false END\n"
+                "       AND j.committed_pages",
+                "       AND j.committed_pages",
+            ),
+        ),
+        "tests/engine/test_retry_and_cancel_rules.py::test_a_stream_that_plain_sql_cancelled_stores_no_further_page",
+    ),
+    Mutation(
+        "a renewal that notices what plain SQL cancelled",
+        "a run goes on to its end though nobody wants it",
+        "store/claims.py",
+        (('       AND CASE status WHEN \'running\' THEN true ELSE false END\n"""', '"""'),),
+        "tests/store/test_lease_races.py::test_a_renewal_extends_nothing_that_is_no_longer_ours",
+    ),
+    Mutation(
+        "the wait for a cancelled run",
+        "the next job starts while it still calls the provider",
+        "store/requests.py",
+        (("stops_by = lease_expires_at,", "stops_by = NULL,"),),
+        "tests/engine/test_retry_and_cancel_rules.py::test_the_next_job_waits_until_a_cancelled_run_has_stopped",
+    ),
+    Mutation(
+        "the wait of a suspect for a cancelled run",
+        "a job that may kill workers starts while the cancelled one still runs",
+        "store/claims.py",
+        (
+            (
+                "> coalesce($2::timestamptz, now())\n"
+                "                                  AND (NOT $5::bool OR s.job_type = j.job_type)"
+                " OFFSET 0)\n"
+                "             ORDER BY j.priority DESC",
+                "> coalesce($2::timestamptz, now()) AND false OFFSET 0)\n"
+                "             ORDER BY j.priority DESC",
+            ),
+        ),
+        "tests/engine/test_retry_and_cancel_rules.py::test_the_next_job_waits_for_a_dead_worker_as_long_as_its_lease",
+    ),
+    Mutation(
+        "the wait for a run that plain SQL cancelled",
+        "the next job starts while it still calls the provider",
+        "store/claims.py",
+        (
+            (
+                "AND (s.stops_by IS NOT NULL OR s.lease_token IS NOT NULL)\n"
+                "                                  AND coalesce(s.stops_by, s.lease_expires_at)\n"
+                "                                      > coalesce($2::timestamptz, now())\n"
+                "                                  AND (NOT $5::bool OR s.job_type = j.job_type)"
+                " OFFSET 0)\n"
+                "             ORDER BY j.scheduled_at",
+                "AND s.stops_by > coalesce($2::timestamptz, now())\n"
+                "                                  AND (NOT $5::bool OR s.job_type = j.job_type)"
+                " OFFSET 0)\n"
+                "             ORDER BY j.scheduled_at",
+            ),
+        ),
+        "tests/engine/test_retry_and_cancel_rules.py::test_the_next_job_waits_until_a_run_that_plain_sql_cancelled_has_stopped",
+    ),
+    Mutation(
+        "the token of a run that says it has stopped",
+        "a worker that lost a job long ago speaks for its successor",
+        "store/claims.py",
+        (
+            (
+                "AND coalesce(stops_token, lease_token) = ANY ($2::uuid[])",
+                "AND $2::uuid[] IS NOT NULL",
+            ),
+        ),
+        "tests/engine/test_retry_and_cancel_rules.py::test_a_worker_that_lost_a_job_long_ago_confirms_nothing_for_its_successor",
+    ),
+    Mutation(
+        "the word of a cancelled run that has stopped",
+        "the next job waits until the lease would have ended",
+        "engine/leases.py",
+        (
+            (
+                "                confirmed = await claims.confirm_stopped(tx, stopped)\n",
+                "                confirmed = 0\n",
+            ),
+        ),
+        "tests/engine/test_retry_and_cancel_rules.py::test_the_next_job_waits_until_a_cancelled_run_has_stopped",
+    ),
+    Mutation(
+        "a cursor that somebody moved",
+        "a run overwrites the cursor that a person set meanwhile",
+        "store/connections.py",
+        (("OR (c.metadata #> '{sync,cursor}') IS NOT DISTINCT FROM page.replaces)", "OR true)"),),
+        "tests/engine/test_lost_commits.py::test_a_cursor_that_was_set_during_a_run_stays",
+    ),
+    Mutation(
+        "the follow-up of a run whose cursor was moved",
+        "it goes on where the run stood, and not where a person said",
+        "engine/settlement.py",
+        (
+            (
+                "None if one.cursor_was_moved else one.outcome.page.next_cursor",
+                "one.outcome.page.next_cursor",
+            ),
+        ),
+        "tests/engine/test_lost_commits.py::test_a_cursor_that_was_set_during_a_run_stays",
+    ),
+    Mutation(
+        "a cursor that is set while a job waits",
+        "the queued job keeps the cursor that it has",
+        "engine/connections.py",
+        (("            await jobs.forget_cursors(tx, connection_id)\n", "            pass\n"),),
+        "tests/engine/test_lost_commits.py::test_a_cursor_that_was_set_is_not_lost_to_a_queued_follow_up",
+    ),
+    Mutation(
+        "an error whose own properties raise",
+        "its job is left running",
+        "policy/outcome.py",
+        (
+            (
+                "    except Exception:  # a property may raise; the job",
+                "    except KeyError:  # a property may raise; the job",
+            ),
+        ),
+        "tests/policy/test_error_records.py::test_an_error_whose_own_properties_raise_is_recorded",
+    ),
+    Mutation(
+        "hints that are texts",
+        "a header that the connector passed on is ignored",
+        "policy/backoff.py",
+        (("    if isinstance(asked, str):\n", "    if False:\n"),),
+        "tests/policy/test_backoff.py::test_a_hint_is_heeded_up_to_a_day",
+    ),
+)
