@@ -202,6 +202,29 @@ async def test_a_settle_passes_by_a_job_that_somebody_holds(world: World) -> Non
     assert await count_unsettled(world, [held, free]) == 1
 
 
+async def test_verify_does_not_blame_the_reaper_for_a_row_that_somebody_holds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncline.engine.inspection.LOOK_AGAIN_SECONDS", 0)
+    held, other = await world.connection(), await world.connection()
+    await world.running_job(held)
+    world.clock.advance(seconds=40)
+    await world.running_job(other)
+    world.clock.advance(seconds=30)
+    await world.sql(  # its worker lives
+        "UPDATE {schema}.sync_jobs SET lease_expires_at = $2 WHERE connection_id = $1",
+        other.id,
+        world.clock() + timedelta(seconds=30),
+    )
+    async with actor(world) as person:
+        await person.sql(
+            "SELECT FROM {schema}.sync_jobs WHERE connection_id = $1 FOR UPDATE", held.id
+        )
+        assert await world.engine.verify() == []
+
+    assert [one.name for one in await world.engine.verify()] == ["lapse_is_reaped"]
+
+
 async def test_a_page_of_many_bytes_is_stored_in_many_statements(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

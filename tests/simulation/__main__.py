@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import zip_longest
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -16,6 +17,7 @@ from simulation import place
 from simulation.life import Report
 
 TRACE_LINES_SHOWN = 40
+CALM = ("beside held rows", "once they are let go", "over a slow line")
 
 
 def main() -> int:
@@ -93,6 +95,7 @@ def _show_totals(console: Console, reports: Sequence[Report], seconds: float) ->
         "database calls": f"{sum(report.calls for report in reports):,}",
         "commits audited": f"{sum(report.commits for report in reports):,}",
         "signals, each stored once": f"{sum(report.signals for report in reports):,}",
+        "longest calm": _longest(reports),
         "faults": _listed(faults),
         "connectors": _listed(answers),
         "people": _listed(deeds),
@@ -102,6 +105,13 @@ def _show_totals(console: Console, reports: Sequence[Report], seconds: float) ->
     if len(reports) == 1:
         table.add_row("digest", reports[0].digest)
     console.print(table)
+
+
+def _longest(reports: Sequence[Report]) -> str:
+    """Return how long it took at most until everything was stored."""
+    drains = zip_longest(*(report.drains for report in reports), fillvalue=0.0)
+    longest = [f"{max(seconds):.0f} s" for seconds in drains]
+    return ", ".join(map(" ".join, zip(longest, CALM, strict=False)))
 
 
 def _listed(counts: Counter[str]) -> str:

@@ -89,8 +89,8 @@ class Auditor:
         if was in TERMINAL and before | STOPPED != job:
             self._complain(f"a {was} job changed", before, job)
         counted = job["attempts"] - before["attempts"]
-        if was == is_ == "running" and _brought_a_page(before, job):
-            counted = job["attempts"]  # a page that moved on starts the count afresh
+        if was == is_ == "running" and _brought_a_page(before, job) and job["attempts"] == 0:
+            counted = 0  # a page that moved on starts the count afresh
         if counted not in ((0, 1) if was == "running" and is_ != "running" else (0,)):
             self._complain(f"an attempt was counted {counted} times", before, job)
         if was == "running" and is_ == "succeeded" and counted:
@@ -163,7 +163,7 @@ def _brought_a_page(before: dict[str, Any] | None, job: dict[str, Any]) -> bool:
         job["status"] == "running"
         and before is not None
         and before["status"] == "running"
-        and before["cursor"] != job["cursor"]
+        and before["committed_pages"] < job["committed_pages"]
     )
 
 

@@ -5,17 +5,26 @@ import json
 import random
 import traceback
 from collections import Counter
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from simulation.auditor import Auditor, Broken
+from simulation.bandwidth import Speed
 from simulation.loop import Process, SimulatedLoop
 from simulation.network import SimulatedNetwork
 from simulation.observer import Observer
 from simulation.people import People
-from simulation.provider import Blocking, Calling, Ledger, Streaming
+from simulation.provider import (
+    LARGEST_OVERLAP,
+    LARGEST_PAGE,
+    Blocking,
+    Calling,
+    Ledger,
+    Streaming,
+)
 from simulation.weather import Storms, Weather, climate_of
 from simulation.workers import CREWS, Workers, context_of
 from syncline import Engine, Settings
@@ -25,9 +34,12 @@ START = datetime(2025, 1, 1, tzinfo=UTC)
 LEASE_SECONDS = 6.0
 WAKING_SECONDS = 0.5  # by then a worker that was frozen has noticed what became of its leases
 LONGEST_DRAIN_SECONDS = 240
-# Errors of the server that belong to ordinary life: a lost race, a call that was cancelled, and,
-# on a machine so slow that the server lost patience in real time, an idle transaction.
-EXPECTED_ERRORS = {"23505", "57014", "25P03"}
+LONGEST_DRAIN_BESIDE_HELD_SECONDS = 240
+SLOW_IN_THE_END = 0.4  # of the seeds
+SLOWEST_LINE, LONGEST_LATENCY_SECONDS = 20_000, 0.02  # bytes a second
+# Errors of the server that belong to ordinary life: a lost race, a call that was cancelled, one
+# that waited too long for a lock, and a server that was read-only.
+EXPECTED_ERRORS = {"23505", "57014", "55P03", "25006"}
 
 STORED = """
     SELECT c.external_id,
@@ -53,6 +65,8 @@ class Report:
     commits: int = 0
     signals: int = 0
     virtual_seconds: float = 0
+    # Seconds until everything was stored: beside held rows, after them, and over a slow line.
+    drains: list[float] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     answers: Counter[str] = field(default_factory=Counter)
     deeds: Counter[str] = field(default_factory=Counter)
@@ -120,18 +134,18 @@ class World:
 
     async def _rough_times(self, people: People) -> None:
         self._ledger.misbehaviour = self._rng.choice((0.0, 0.15, 0.4))
-        storms = Storms(
-            self._chance(),
-            self._climate,
-            self._network,
-            self._workers,
-            idle_seconds=LEASE_SECONDS,
-        )
+        storms = Storms(self._chance(), self._climate, self._network, self._workers)
         activities = [
             asyncio.create_task(activity)
-            for activity in (self._emit(), storms.blow(), people.meddle(), people.meddle())
+            for activity in (
+                self._emit(),
+                storms.blow(),
+                people.meddle(),
+                people.meddle(),
+                people.hold_rows(),
+            )
         ]
-        seconds = self._rng.uniform(60, 200)
+        seconds = self._rng.uniform(60, 180)
         done, _ = await asyncio.wait(
             activities, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
         )
@@ -142,19 +156,49 @@ class World:
         await asyncio.gather(*activities, return_exceptions=True)
 
     async def _calm_times(self, people: People) -> None:
-        """Wait until everything is stored; nobody may be left behind for good."""
+        """Wait until everything is stored; nobody may be left behind for good.
+
+        At first somebody holds rows, which may keep nothing from being stored but what is his. At
+        the end the line may be slow for good.
+        """
         self._weather.is_calm = True
         self._network.is_down = False
+        self._network.set_speed_of_all(None)
         self._ledger.misbehaviour = 0
         self._workers.thaw_all()
         await people.delete_again()
-        until = self.loop.time() + LONGEST_DRAIN_SECONDS
-        while missing := self._missing(people):
-            if self.loop.time() > until:
-                raise Broken(f"not stored in {LONGEST_DRAIN_SECONDS} calm seconds: {missing}")
-            await people.resume_all()
-            await asyncio.sleep(5)
+        self._ledger.emit_everywhere(self._clock())
+        async with people.holding(self._rng.randint(1, len(people.connections) - 1)) as held:
+            others = people.connections.keys() - held
+            await people.resume_all(others)
+            await people.trigger_all(others)
+            await self._drain(people, others, LONGEST_DRAIN_BESIDE_HELD_SECONDS)
+        await self._drain(people, people.connections.keys(), LONGEST_DRAIN_SECONDS)
+        if self._rng.random() < SLOW_IN_THE_END:
+            self._ledger.emit_everywhere(self._clock())
+            self._network.set_speed_of_all(self._slow_speed(people))
+            await people.trigger_all(people.connections)
+            await self._drain(people, people.connections, LONGEST_DRAIN_SECONDS)
         await asyncio.sleep(2 * LEASE_SECONDS)
+
+    async def _drain(self, people: People, names: Collection[str], seconds: float) -> None:
+        began = self.loop.time()
+        while missing := self._missing(names):
+            if self.loop.time() > began + seconds:
+                raise Broken(f"not stored in {seconds} calm seconds: {missing}")
+            await people.resume_all(names)
+            await asyncio.sleep(2)
+        self.report.drains.append(self.loop.time() - began)
+
+    def _slow_speed(self, people: People) -> Speed:
+        """Return a speed that could carry all that waits in half a minute, and any page within a
+        lease."""
+        accounts = {name: self._ledger.accounts[name] for name in people.connections}
+        missing = self._missing(accounts)
+        waiting = sum(accounts[name].bytes_of(count) for name, count in missing.items())
+        largest = max(one.bytes_of(LARGEST_PAGE + LARGEST_OVERLAP) for one in accounts.values())
+        slowest = max(SLOWEST_LINE, largest / LEASE_SECONDS * 1.5, waiting / 30)
+        return Speed(slowest, self._rng.uniform(0, LONGEST_LATENCY_SECONDS))
 
     async def _emit(self) -> None:
         rng = self._chance()
@@ -162,11 +206,11 @@ class World:
             await asyncio.sleep(rng.expovariate(1 / 2))
             self._ledger.emit(self._clock())
 
-    def _missing(self, people: People) -> dict[str, int]:
+    def _missing(self, names: Collection[str]) -> dict[str, int]:
         stored = self._stored()
         missing = {
             name: len(self._ledger.accounts[name].emitted_at) - len(set(stored[name]))
-            for name in people.connections
+            for name in sorted(names)
         }
         return {name: count for name, count in missing.items() if count}
 

@@ -1,12 +1,16 @@
 """One session between a simulated process and the real server, as the network lets it pass."""
 
 import asyncio
+from collections.abc import Callable
 from contextvars import Context, copy_context
 from enum import Enum, auto
 from typing import Any, Protocol
 
 from simulation.loop import Process, SimulatedLoop
-from simulation.wire import Answer, Request, Requests
+from simulation.timeouts import IDLE, LOCK
+from simulation.wire import Answer, Request, Requests, error_message, with_setting
+
+LOCK_TIMED_OUT, CANCELLED = "55P03", "57014"
 
 
 class Fate(Enum):
@@ -24,7 +28,7 @@ class Network(Protocol):
 
     links: list["Link"]
 
-    def has_sent(self, link: "Link") -> None: ...
+    def has_sent(self, link: "Link", size: int) -> None: ...
 
     def has_answered(self, link: "Link") -> None: ...
 
@@ -46,7 +50,10 @@ class Link(asyncio.Transport):
         self.pid: int | None = None
         self.status = "I"
         self.fate = Fate.PASS
-        self._loop = loop
+        self.sent_as = 0  # the number of its last call
+        self.loop = loop
+        self._timer: asyncio.TimerHandle | None = None  # of the server's timeout
+        self._gave_up_lock = False
         self._context: Context = copy_context()
         self._server: Any = None
         self._outbox = bytearray()
@@ -60,23 +67,27 @@ class Link(asyncio.Transport):
     def begin(self, server: Any) -> None:
         self._server = server
         self.network.links.append(self)
-        self._loop.call_soon(self.protocol.connection_made, self, context=self._context)
+        self.loop.call_soon(self.protocol.connection_made, self, context=self._context)
 
     def write(self, data: Any) -> None:
         if not self._is_closed:
             self._outbox += data
-            self.network.has_sent(self)
+            self.network.has_sent(self, len(data))
 
     def next_request(self) -> Request:
-        self.name = f"{self._loop.time():.3f} {self.process.name}"
+        self.name = f"{self.loop.time():.3f} {self.process.name}"
         return self._requests.read(bytes(self._outbox))
 
-    def send(self, request: Request, fate: Fate) -> None:
-        data, self._outbox = bytes(self._outbox), bytearray()
+    def send(self, request: Request, fate: Fate, number: int, *, read_only: bool = False) -> None:
+        """Let the server hear a call; a session that begins may find it read-only."""
+        self._outbox = bytearray()
         self.request, self.fate, self.answer = request, fate, Answer(request.ends_with)
+        self.sent_as, self._gave_up_lock = number, False
+        self.stop_timer()
+        data = request.data
+        if request.label == "connect" and read_only:
+            data = with_setting(data, "default_transaction_read_only", "on")
         self._server.write(data)
-        if not request.ends_with:
-            self.network.has_answered(self)
 
     def hear(self, data: bytes) -> None:
         self.answer.feed(data)
@@ -86,6 +97,8 @@ class Link(asyncio.Transport):
     def take_status(self) -> bool:
         """Take note of where the session stands; return whether it has just committed a write."""
         answer = self.answer
+        if self._gave_up_lock:
+            answer.replace_error(CANCELLED, LOCK_TIMED_OUT)
         self.pid = answer.pid or self.pid
         self.status = answer.status or self.status
         self._has_written |= answer.wrote
@@ -97,7 +110,37 @@ class Link(asyncio.Transport):
 
     def deliver(self) -> None:
         data = bytes(self.answer.data)
-        self._loop.call_soon(self._hand_over, data, context=self._context)
+        self.loop.call_soon(self._hand_over, data, context=self._context)
+
+    def refuse(self, code: str, text: str) -> None:
+        """End the session as a server does that does not let it in."""
+        data = error_message(code, text)
+        self.loop.call_soon(self._hand_over, data, context=self._context)
+        self._end(ConnectionResetError("the server closed the connection"))
+
+    def wait_for_lock(self, on_timeout: "Callable[[Link], None]") -> None:
+        """Count the time that the server gives a call to have its locks."""
+        if self._timer is None:  # else it has looked as if it had them, and waits again
+            self._start_timer(self._requests.timeouts.seconds(LOCK), on_timeout)
+
+    def stand_idle(self, on_timeout: "Callable[[Link], None]") -> None:
+        """Count the time that the server lets a session stand idle inside a transaction."""
+        self._start_timer(self._requests.timeouts.seconds(IDLE), on_timeout)
+
+    def stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def give_up_lock(self) -> None:
+        """Take note that the call was cancelled because it waited too long for a lock."""
+        self._gave_up_lock = True
+
+    def _start_timer(self, seconds: float | None, on_timeout: "Callable[[Link], None]") -> None:
+        self.stop_timer()
+        if seconds is not None:
+            # The server's: it goes on while the client is frozen.
+            self._timer = self.loop.call_later(seconds, on_timeout, self, context=Context())
 
     def cut(self) -> None:
         """Break the session; the client hears of it as soon as it can hear anything."""
@@ -141,9 +184,10 @@ class Link(asyncio.Transport):
     def _end(self, error: Exception | None) -> None:
         if not self._is_closed:
             self._is_closed = True
+            self.stop_timer()
             self._server.abort()
             self.network.forget(self)
-            self._loop.call_soon(self.protocol.connection_lost, error, context=self._context)
+            self.loop.call_soon(self.protocol.connection_lost, error, context=self._context)
 
 
 class _Ear(asyncio.Protocol):

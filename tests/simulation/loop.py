@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from syncline.testing import ManualClock
 
 PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
-CONNECTOR_THREAD = "syncline-connector"
+CONNECTOR_THREAD, WATCHDOG_THREAD = "syncline-connector", "syncline-watchdog"
 THREADS_OF_OUR_OWN = 2  # this one, and the observer's
 REAL_PAUSE_SECONDS = 0.002
 Events = list[tuple[selectors.SelectorKey, int]]
@@ -74,6 +74,8 @@ class Network(Protocol):
 
     def is_waiting(self) -> bool: ...
 
+    def next_arrival(self) -> float: ...
+
     async def connect(
         self, loop: "SimulatedLoop", protocol_factory: Callable[[], Any], path: str
     ) -> tuple[Any, Any]: ...
@@ -113,6 +115,8 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
+        if threading.current_thread().name == WATCHDOG_THREAD:
+            raise RuntimeError("nobody holds a loop whose time is virtual")  # which ends the thread
         context = context or copy_context()
         process = context.get(PROCESS)
         if process is None:
@@ -166,7 +170,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         if not self.network.proceed():
             if timeout is None:
                 raise Stuck("nobody has anything to do, now or later")
-            self._elapsed += timeout + self._linger()
+            # Timers may be late, but not what arrives over a slow line.
+            arrives_in = self.network.next_arrival() - self._elapsed
+            self._elapsed += max(timeout, min(timeout + self._linger(), arrives_in))
             self._clock.set(self._start + timedelta(seconds=self._elapsed))
         return []
 

@@ -12,6 +12,7 @@ WAITING = """
     SELECT pid, pg_blocking_pids(pid) AS blockers FROM unnest($1::int[]) AS pid
      WHERE cardinality(pg_blocking_pids(pid)) > 0
 """
+CANCEL = "SELECT pg_cancel_backend($1)"
 END_SESSION = "SELECT pg_terminate_backend($1)"
 SESSION = "SELECT pid FROM pg_stat_activity WHERE pid = $1"
 
@@ -31,6 +32,16 @@ class Observer:
         """Return once the server has rolled back what the session had open."""
         self.ask(END_SESSION, pid)
         while self.ask(SESSION, pid):
+            pass
+
+    def cancel(self, pid: int) -> None:
+        """Return once a session has given up to wait for a lock."""
+        self.ask(CANCEL, pid)
+        self.wait_until_free(pid)
+
+    def wait_until_free(self, pid: int) -> None:
+        """Return once a session waits for no lock; the world must stand still meanwhile."""
+        while self.blockers([pid]):
             pass
 
     def blockers(self, pids: Sequence[int]) -> dict[int, list[int]]:

@@ -1,10 +1,10 @@
 """What people do meanwhile, through the engine and with plain SQL."""
 
 import asyncio
-import contextlib
 import random
 from collections import Counter
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +13,6 @@ import asyncpg
 from simulation.auditor import Broken
 from simulation.provider import Ledger
 from syncline import Engine
-from syncline.model import Connection
 
 EDITS = {
     "note": """
@@ -39,6 +38,22 @@ EDITS = {
     "pause by SQL": "UPDATE syncline.connections SET status = 'paused' WHERE id = $1",
     "resume by SQL": "UPDATE syncline.connections SET status = 'active' WHERE id = $1",
 }
+
+# The rows that somebody locks in a transaction and then leaves. He takes what is free: who gives
+# way in a deadlock would be decided by the server, in real time.
+HOLD = {
+    "connections": """
+        -- hold connections
+        SELECT id FROM syncline.connections WHERE id = ANY ($1) ORDER BY id
+    """,
+    "jobs": """
+        -- hold jobs
+        SELECT connection_id FROM syncline.sync_jobs
+         WHERE connection_id = ANY ($1) AND status IN ('queued', 'running') ORDER BY id
+    """,
+}
+LOCKS = ("FOR UPDATE SKIP LOCKED", "FOR NO KEY UPDATE SKIP LOCKED", "FOR SHARE SKIP LOCKED")
+LONGEST_HOLD_SECONDS = 40
 
 
 class People:
@@ -75,11 +90,48 @@ class People:
                 await DEEDS[deed](self, name, self.connections[name])
             except (ValueError, LookupError):
                 self.deeds["refused"] += 1
+            except asyncpg.LockNotAvailableError:
+                self.deeds["gave up waiting for a row"] += 1
+
+    async def hold_rows(self) -> None:
+        """Hold some rows for a while, again and again."""
+        while True:
+            await asyncio.sleep(self._rng.expovariate(1 / 15))
+            async with self.holding(self._rng.randint(1, len(self.connections))):
+                await asyncio.sleep(self._rng.uniform(0.1, LONGEST_HOLD_SECONDS))
+
+    @asynccontextmanager
+    async def holding(self, count: int) -> AsyncIterator[set[str]]:
+        """Lock rows of so many connections; yield whose those are that could be had."""
+        names = {self.connections[name]: name for name in self._sample(count)}
+        kinds = self._rng.choice((["connections"], ["jobs"], ["connections", "jobs"]))
+        held: set[str] = set()
+        session = await asyncpg.connect(self._url)
+        try:
+            await session.execute("BEGIN")
+            for kind in kinds:
+                held |= await self._lock(session, kind, names)
+            if not held:  # none of them has a job
+                held |= await self._lock(session, "connections", names)
+            self.deeds["hold a row"] += len(held)
+            yield held
+            await session.execute("ROLLBACK")
+        finally:
+            session.terminate()
+
+    async def _lock(self, session: Any, kind: str, names: dict[UUID, str]) -> set[str]:
+        query = HOLD[kind] + self._rng.choice(LOCKS)
+        return {names[id_] for [id_] in await session.fetch(query, list(names))}
+
+    def _sample(self, count: int) -> list[str]:
+        return sorted(self._rng.sample(sorted(self.connections), count))
 
     async def edit(self, _name: str, id_: UUID) -> None:
         session = await asyncpg.connect(self._url)
-        await session.execute(EDITS[self._rng.choice(sorted(EDITS))], id_)
-        session.terminate()
+        try:
+            await session.execute(EDITS[self._rng.choice(sorted(EDITS))], id_)
+        finally:
+            session.terminate()
 
     async def pause(self, _name: str, id_: UUID) -> None:
         await self._engine.connections.pause(id_)
@@ -118,12 +170,6 @@ class People:
             self.deleted[id_] = keeps_signals
             await self._engine.connections.delete(id_, keep_signals=keeps_signals)
 
-    async def finish_deletions(self) -> None:
-        """Call deletions again, one of which the end of the rough times may have cut short."""
-        for id_, keeps_signals in self.deleted.items():
-            with contextlib.suppress(LookupError):
-                await self._engine.connections.delete(id_, keep_signals=keeps_signals)
-
     async def verify(self, _name: str = "", _id: UUID | None = None) -> None:
         if broken := await self._engine.verify():
             raise Broken(f"verify: {broken}")
@@ -134,12 +180,15 @@ class People:
             with suppress(LookupError):
                 await self._engine.connections.delete(id_, keep_signals=keeps_signals)
 
-    async def resume_all(self) -> list[Connection]:
-        connections = await self._engine.connections.list()
-        for connection in connections:
-            if connection.status != "active":
-                await self._engine.connections.resume(connection.id)
-        return connections
+    async def resume_all(self, names: Collection[str]) -> None:
+        for name in sorted(names):
+            id_ = self.connections[name]
+            if (await self._engine.connections.get(id_)).status != "active":
+                await self._engine.connections.resume(id_)
+
+    async def trigger_all(self, names: Collection[str]) -> None:
+        for name in sorted(names):
+            await self._engine.trigger(self.connections[name])
 
     async def _any_job(self, id_: UUID) -> Any:
         jobs = await self._engine.jobs.list(connection_id=id_, limit=3)

@@ -27,6 +27,8 @@ from syncline import (
 LARGEST_PAGE = 8
 LARGEST_OVERLAP = 4
 HANGS_SECONDS = 100_000
+RECORD_BYTES = (0, 0, 0, 2_000, 8_000, 30_000)  # of text in each record of an account
+HUGE_RECORD_BYTES, ONE_IN_HUGE = 950_000, 300  # a page of these is too large to share a settle
 
 
 @dataclass
@@ -35,6 +37,8 @@ class Account:
 
     has_keys: bool  # without keys, only the cursor keeps a record from being stored twice
     rng: random.Random  # its own, because connectors answer in threads
+    record_bytes: int = 0
+    huge: set[int] = field(default_factory=set)  # numbers of records
     emitted_at: list[datetime] = field(default_factory=list)
     calls: list["Call"] = field(default_factory=list)
 
@@ -45,11 +49,25 @@ class Account:
     def last(self, after: int, size: int) -> int:
         return min(after + size, len(self.emitted_at))
 
+    def emit(self, now: datetime, count: int) -> None:
+        first = len(self.emitted_at) + 1
+        self.emitted_at += [now] * count
+        if self.rng.randrange(ONE_IN_HUGE) == 0:
+            self.huge.update(range(first, first + count))
+
+    def bytes_of(self, newest: int) -> int:
+        """Return the size of so many of the newest records, or of as many as there are."""
+        last = len(self.emitted_at)
+        return sum(map(self._size, range(max(last - newest, 0) + 1, last + 1)))
+
+    def _size(self, number: int) -> int:
+        return HUGE_RECORD_BYTES if number in self.huge else self.record_bytes
+
     def _signal(self, number: int) -> Signal:
         return Signal(
             kind="record",
             occurred_at=self.emitted_at[number - 1],
-            payload={"number": number},
+            payload={"number": number, "text": "x" * self._size(number)},
             dedupe_key=f"record {number}" if self.has_keys else None,
         )
 
@@ -75,12 +93,17 @@ class Ledger:
         self._longest_overlap = longest_overlap
 
     def open_account(self, name: str, *, has_keys: bool) -> None:
-        self.accounts[name] = Account(has_keys, random.Random(self._rng.random()))
+        rng = random.Random(self._rng.random())
+        self.accounts[name] = Account(has_keys, rng, rng.choice(RECORD_BYTES))
 
     def emit(self, now: datetime) -> None:
         """Let something happen in one of the accounts."""
         account = self.accounts[self._rng.choice(sorted(self.accounts))]
-        account.emitted_at += [now] * self._rng.randint(1, 2 * LARGEST_PAGE)
+        account.emit(now, self._rng.randint(1, 2 * LARGEST_PAGE))
+
+    def emit_everywhere(self, now: datetime) -> None:
+        for name in sorted(self.accounts):
+            self.accounts[name].emit(now, self._rng.randint(1, LARGEST_PAGE))
 
     def answer(self, connection: Connection, cursor: Any) -> SyncResult:
         """Return a page, or what a connector returns or raises on a bad day."""

@@ -30,21 +30,21 @@ class Calm:
 
 
 class Stage:
-    def __init__(self, url: str, connector: Connector) -> None:
+    def __init__(self, url: str, connector: Connector, **executor: Any) -> None:
         self._url = url
         self._connector = connector
         self._resources = ExitStack()
         self._dead: list[Process] = []
         self._context = context_of(Process("engine"))
         self.clock = ManualClock(START)
+        self.engine = self._make_engine(**executor)
         self.observer = self._resources.enter_context(closing(Observer(url)))
-        self._network = SimulatedNetwork(self.observer, Calm(), lambda: None)
-        self._loop = SimulatedLoop(self.clock, self._network)
+        self.network = SimulatedNetwork(self.observer, Calm(), lambda: None)
+        self._loop = SimulatedLoop(self.clock, self.network)
         self._runner = self._resources.enter_context(
             asyncio.Runner(loop_factory=lambda: self._loop)
         )
         self._resources.enter_context(self._loop.deciding_time())
-        self.engine = self._make_engine()
         self.do(self.engine.__aenter__())
 
     def do(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -59,11 +59,11 @@ class Stage:
         await asyncio.wait((work, dies), return_when=asyncio.FIRST_COMPLETED)
         dies.cancel()
         if is_called.is_set():
-            self._network.kill(process)
+            self.network.kill(process)
 
     def close(self) -> None:
         self.do(self.engine.__aexit__(None, None, None))
-        self._network.end()
+        self.network.end()
         for process in self._dead:
             process.thaw(self._loop)
         self._resources.close()

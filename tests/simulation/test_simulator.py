@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 
 from simulation.auditor import Auditor, Broken
+from simulation.bandwidth import Speed
 from simulation.life import START, live
 from simulation.link import Fate, Link
 from simulation.loop import Process, SimulatedLoop
@@ -60,8 +61,8 @@ class Place:
 
 
 @asynccontextmanager
-async def a_session(url: str) -> AsyncIterator[Any]:
-    session = await asyncpg.connect(url)
+async def a_session(url: str, **settings: str) -> AsyncIterator[Any]:
+    session = await asyncpg.connect(url, server_settings=settings)
     try:
         yield session
     finally:
@@ -100,6 +101,52 @@ def test_time_passes_only_when_nothing_else_can_happen(
 
     assert place.run(work()) == [0, 3600]
     assert (place.clock() - START).total_seconds() == 3600
+
+
+def test_sessions_share_a_slow_line(database_url: str, observer: Observer) -> None:
+    place = Place(database_url, observer)
+
+    async def send(text: str) -> float:
+        async with a_session(database_url) as session:
+            await session.execute("SELECT $1::text", "")
+            began = place.loop.time()
+            await session.execute("SELECT $1::text", text)
+            return place.loop.time() - began
+
+    async def work() -> tuple[float, list[float]]:
+        place.network.set_speed_of_all(Speed(25_000, latency_seconds=0))
+        alone = await send("x" * 100_000)
+        return alone, await asyncio.gather(*[send("x" * 100_000) for _ in range(2)])
+
+    alone, [one, other] = place.run(work())
+    assert alone == pytest.approx(8, rel=0.01)  # there and back
+    assert one == other == pytest.approx(16, rel=0.01)
+
+
+def test_the_servers_timeouts_count_virtual_time(database_url: str, observer: Observer) -> None:
+    place = Place(database_url, observer)
+    observer.ask(INSERT.format("('acme', 'github', '1')"))
+    lock = f"{ROWS} FOR UPDATE"
+
+    async def wait_for_lock() -> float:
+        async with a_session(database_url, lock_timeout="2000") as session:
+            began = place.loop.time()
+            with pytest.raises(asyncpg.LockNotAvailableError):
+                await session.execute(lock)
+            return place.loop.time() - began
+
+    async def work() -> tuple[float, bool]:
+        settings = {"idle_in_transaction_session_timeout": "5000"}
+        async with a_session(database_url, **settings) as holder:
+            await holder.execute("BEGIN")
+            await holder.execute(lock)
+            waited = await wait_for_lock()
+            await asyncio.sleep(2.9)
+            was_open = not holder.is_closed()
+            await asyncio.sleep(0.2)
+            return waited, was_open and holder.is_closed()
+
+    assert place.run(work()) == (2, True)
 
 
 INSERT = "INSERT INTO syncline.connections (tenant_id, provider_slug, external_id) VALUES {}"

@@ -4,6 +4,7 @@ import asyncio
 import random
 from dataclasses import dataclass
 
+from simulation.bandwidth import Speed
 from simulation.link import Fate, Link
 from simulation.loop import Process
 from simulation.network import SimulatedNetwork
@@ -14,6 +15,12 @@ FAULTS = (Fate.CUT_BEFORE, Fate.CUT_AFTER, Fate.KILL_BEFORE, Fate.KILL_AFTER)
 LONGEST_LINGER_SECONDS = 1.5
 LONGEST_OUTAGE_SECONDS = 40
 LONGEST_FREEZE_SECONDS = 30
+LONGEST_SLOW_SECONDS, LONGEST_LATENCY = 60, 0.2
+LEAST_SPEED, MOST_SPEED = 4, 6  # bytes a second, as powers of ten
+STORMS = (
+    *("kill", "kill", "freeze", "freeze", "stop", "cut", "outage"),
+    *("slow", "slow", "logins", "read-only"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +72,11 @@ class Storms:
         climate: Climate,
         network: SimulatedNetwork,
         workers: Workers,
-        *,
-        idle_seconds: float,
     ) -> None:
         self._rng = rng
         self._climate = climate
         self._network = network
         self._workers = workers
-        self._idle_seconds = idle_seconds
 
     async def blow(self) -> None:
         while True:
@@ -82,18 +86,30 @@ class Storms:
 
     async def _strike(self, process: Process) -> None:
         rng, workers, network = self._rng, self._workers, self._network
-        match rng.choice(("kill", "kill", "freeze", "freeze", "stop", "cut", "outage")):
+        match rng.choice(STORMS):
             case "kill":
                 network.kill(process)
             case "freeze":
-                seconds = rng.uniform(1, LONGEST_FREEZE_SECONDS)
-                workers.freeze(process, seconds, idle_seconds=self._idle_seconds)
+                workers.freeze(process, rng.uniform(1, LONGEST_FREEZE_SECONDS))
             case "stop":
                 workers.stop(process)
             case "cut":
                 for link in network.links_of(process):
                     network.cut(link, "cut in passing")
+            case "slow":
+                seconds = rng.uniform(5, LONGEST_SLOW_SECONDS)
+                network.slow_down(process, self._speed(), seconds)
             case "outage":
                 network.go_down()
                 await asyncio.sleep(rng.uniform(1, LONGEST_OUTAGE_SECONDS))
                 network.is_down = False
+            case "logins":
+                with network.refusing_logins():
+                    await asyncio.sleep(rng.uniform(1, LONGEST_OUTAGE_SECONDS))
+            case "read-only":
+                with network.read_only():
+                    await asyncio.sleep(rng.uniform(1, LONGEST_OUTAGE_SECONDS))
+
+    def _speed(self) -> Speed:
+        rng = self._rng
+        return Speed(10 ** rng.uniform(LEAST_SPEED, MOST_SPEED), rng.uniform(0, LONGEST_LATENCY))

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from struct import unpack_from
+from struct import pack, unpack_from
+
+from simulation.timeouts import SET_CONFIG, Timeouts
 
 CANCEL_REQUEST = 80877102
 ONE_ROW = "one row"  # all that was asked for; the server does not say what else it did
@@ -16,6 +18,8 @@ class Request:
     label: str
     ends_with: bytes  # any of these messages; nothing where no answer comes
     is_commit: bool = False
+    data: bytes = b""
+    cancels: int | None = None  # the process of the server whose call it asks to cancel
 
     @property
     def kind(self) -> str:
@@ -27,15 +31,23 @@ class Requests:
 
     def __init__(self) -> None:
         self._statements: dict[bytes, str] = {}
+        self._timeouts_set: dict[bytes, str] = {}  # which of them a statement sets
         self._has_begun = False
         self._is_open = False  # between BEGIN and COMMIT
+        self.timeouts = Timeouts()
 
     def read(self, data: bytes) -> Request:
-        if not self._has_begun:
-            self._has_begun = True
-            if unpack_from("!I", data, 4)[0] == CANCEL_REQUEST:
-                return Request("cancel", b"")
-            return Request("connect", b"Z")
+        request = self._read(data) if self._has_begun else self._read_first(data)
+        self._has_begun = True
+        request.data = self._without_timeouts(data, request)
+        return request
+
+    def _read_first(self, data: bytes) -> Request:
+        if unpack_from("!I", data, 4)[0] == CANCEL_REQUEST:
+            return Request("cancel", b"", cancels=unpack_from("!I", data, 8)[0])
+        return Request("connect", b"Z")
+
+    def _read(self, data: bytes) -> Request:
         label, last, executes = "", b"", False
         for last, body in messages(data):
             label = self._label(last, body) or label
@@ -47,7 +59,20 @@ class Requests:
         stands_alone = executes and not self._is_open
         if last == b"Q":
             self._is_open = label.startswith("BEGIN")
-        return Request(label or "synchronise", b"Z", label == "COMMIT;" or stands_alone)
+        is_commit = label.rstrip(";") == "COMMIT" or stands_alone
+        return Request(label or "synchronise", b"Z", is_commit)
+
+    def _without_timeouts(self, data: bytes, request: Request) -> bytes:
+        """Return what to send, without the timeouts that are counted here instead."""
+        if request.label == "connect":
+            return self.timeouts.take_from_startup(data)
+        if data[:1] == b"Q":
+            return self.timeouts.take_from_script(data)
+        if data[:1] == b"B":
+            body = next(messages(data))[1]
+            if name := self._timeouts_set.get(body.split(b"\0", 2)[1]):
+                return self.timeouts.take_from_call(name, body, data)
+        return data
 
     def _label(self, kind: bytes, body: bytes) -> str:
         """Return what a message is about, where it says so."""
@@ -56,6 +81,9 @@ class Requests:
         if kind == b"P":
             name, statement, _ = body.split(b"\0", 2)
             self._statements[name] = _shorten(statement.decode())
+            self._timeouts_set.pop(name, None)
+            if sets := SET_CONFIG.search(statement.decode()):
+                self._timeouts_set[name] = sets[1]
             return self._statements[name]
         if kind == b"B":
             return self._statements.get(body.split(b"\0", 2)[1], "?")
@@ -95,10 +123,28 @@ class Answer:
         elif kind == b"K":
             self.pid = unpack_from("!I", body)[0]
 
+    def replace_error(self, code: str, by: str) -> None:
+        self.data = self.data.replace(f"C{code}\0".encode(), f"C{by}\0".encode())
+        self.errors = [by if error == code else error for error in self.errors]
+
     @property
     def wrote(self) -> bool:
         """Whether a statement of the answer may have touched rows."""
         return any(tag.startswith(WRITES) and not tag.endswith(" 0") for tag in self.tags)
+
+
+def error_message(code: str, text: str) -> bytes:
+    """Return what a server says before it ends a session."""
+    body = b"".join(
+        field.encode() + b"\0" for field in ("SFATAL", "VFATAL", f"C{code}", f"M{text}", "")
+    )
+    return b"E" + pack("!I", 4 + len(body)) + body
+
+
+def with_setting(startup: bytes, name: str, value: str) -> bytes:
+    """Return the first message of a session, with one setting more."""
+    body = startup[4:-1] + name.encode() + b"\0" + value.encode() + b"\0\0"
+    return pack("!I", 4 + len(body)) + body
 
 
 def messages(data: bytes | bytearray, start: int = 0) -> Iterator[tuple[bytes, bytes]]:

@@ -64,11 +64,9 @@ class Workers:
             self._network.note("stop", process.name)
             engine.stop()
 
-    def freeze(self, process: Process, seconds: float, *, idle_seconds: float) -> None:
+    def freeze(self, process: Process, seconds: float) -> None:
         """Stop a worker as SIGSTOP does; a transaction it has open is ended by the server."""
         self._network.freeze(process)
-        if seconds > idle_seconds:
-            self._loop.call_later(idle_seconds, self._network.end_idle_transactions, process)
         self._loop.call_later(seconds, self.thaw, process)
 
     def thaw(self, process: Process) -> None:
