@@ -194,8 +194,8 @@ LEASES = (
         "time for a large statement",
         "a signal of many bytes never arrives over a slow link",
         "store/signals.py",
-        (("await tx.send_large(max(size for _, _, size in parts))", "None"),),
-        "tests/engine/test_standstills.py::test_a_page_of_many_bytes_is_stored_in_many_statements",
+        (("await tx.send_large(max(size for _, _, size in parts))", "pass"),),
+        "tests/simulation/test_slow_line.py",
     ),
     Mutation(
         "the end of a page that the database does not take in time",

@@ -42,7 +42,7 @@ SCHEDULE = (
         "connections of a clock that stood ahead",
         "they are put off until the clock comes there again",
         "engine/scheduler.py",
-        (("            partial(schedule.look_at_ahead, after=horizon, limit=size),\n", ""),),
+        (("            partial(schedule.look_at_ahead, after=ahead_of, limit=size),\n", ""),),
         "tests/engine/test_time_rules.py::test_a_clock_that_stood_ahead_for_a_moment_stalls_nobody",
     ),
     Mutation(

@@ -25,7 +25,7 @@ from syncline.sdk.page import Page
 from syncline.store import signals
 from syncline.store.claims import Claim
 from syncline.store.listener import Listener
-from syncline.store.pool import PASSING, Pool, is_passing
+from syncline.store.pool import PASSING, Pool, is_passing, seconds_for
 from syncline.telemetry import Telemetry
 
 WAITING = """
@@ -223,6 +223,18 @@ async def test_verify_does_not_blame_the_reaper_for_a_row_that_somebody_holds(
         assert await world.engine.verify() == []
 
     assert [one.name for one in await world.engine.verify()] == ["lapse_is_reaped"]
+
+
+async def test_the_server_waits_longer_for_a_large_statement_than_we_do(world: World) -> None:
+    """Else it ends the session, and nobody knows that the statement took too long."""
+    async with world.engine._pool.transaction() as tx:
+        await tx.send_large(200_000)
+        shown = await tx.fetchval(
+            "SELECT extract(epoch FROM"
+            " current_setting('idle_in_transaction_session_timeout')::interval)::float8"
+        )
+
+    assert shown >= seconds_for(200_000) + 1
 
 
 async def test_a_page_of_many_bytes_is_stored_in_many_statements(

@@ -166,18 +166,18 @@ class Transaction:
         )
         return int(tag.rpartition(" ")[2])
 
-    async def send_large(self, size: int) -> float:
-        """Let a statement of so many bytes take the time that a slow link needs for it.
+    async def send_large(self, size: int) -> None:
+        """Let statements of so many bytes arrive over a slow link.
 
-        Return how long that is. To the server, a session whose statement is still arriving stands
-        idle in its transaction.
+        To the server, a session whose statement is still arriving stands idle in its transaction.
+        It waits longer than we do: what took too long is then known as a timeout, and parted, and
+        not as a session that was lost.
         """
         seconds = seconds_for(size)
         await self._connection.execute(
             "SELECT pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)",
-            str(int(seconds * 1000)),
+            str(int((seconds + COMMAND_TIMEOUT_SECONDS) * 1000)),
         )
-        return seconds
 
     async def limit(self, *, lock: timedelta, statement: timedelta) -> None:
         """Let no statement of this transaction wait longer for a lock, nor take longer in all.

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from syncline.sdk.page import Page
 from syncline.store.claims import Claim
-from syncline.store.pool import Transaction
+from syncline.store.pool import Transaction, seconds_for
 
 STATEMENT_BYTES = 256_000  # of payloads: two seconds at 1 Mbit/s, a few milliseconds to encode
 SMALL_BYTES = 32_000  # what arrives in time also where many share a slow link
@@ -74,9 +74,10 @@ async def insert(tx: Transaction, columns: Columns) -> int:
     if sum(sizes) <= SMALL_BYTES:
         return await tx.execute(INSERT, *every)
     inserted, parts = 0, list(_cut(sizes))
-    timeout = await tx.send_large(max(size for _, _, size in parts))
-    for first, last, _ in parts:
+    await tx.send_large(max(size for _, _, size in parts))
+    for first, last, size in parts:
         part = [column[first:last] for column in every]
+        timeout = seconds_for(size) if size > STATEMENT_BYTES else None
         inserted += await tx.execute(INSERT, *part, timeout=timeout)
     return inserted
 
