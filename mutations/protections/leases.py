@@ -195,7 +195,7 @@ LEASES = (
         "a signal of many bytes never arrives over a slow link",
         "store/signals.py",
         (("await tx.send_large(max(size for _, _, size in parts))", "pass"),),
-        "tests/simulation/test_slow_line.py",
+        "tests/simulation/test_slow_line.py::test_the_server_waits_for_a_page_that_is_still_arriving",
     ),
     Mutation(
         "the end of a page that the database does not take in time",
