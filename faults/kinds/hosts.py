@@ -44,7 +44,7 @@ def shifted(seconds: int) -> tuple[str, ...]:
     return ("-m", "faults.shifted", str(seconds))
 
 
-@kind("a pool of 2 with concurrency 20", full=2)
+@kind("a pool of 2 with concurrency 20", full=2, quick=0)
 async def small_pool(stage: Stage) -> None:
     """Leases are renewed on a connection of their own; nothing waits for ever."""
     await work_for_a_while(stage, {"POOL_SIZE": 2, "EXECUTOR__CONCURRENCY": 20})
@@ -57,7 +57,7 @@ async def pooler(stage: Stage) -> None:
         await work_for_a_while(stage, {"PGBOUNCER": "true", "DATABASE_URL": bouncer.url})
 
 
-@kind("a host two hours ahead", full=2)
+@kind("a host two hours ahead", full=2, quick=0)
 async def clock_ahead(stage: Stage) -> None:
     """Only the database's clock counts."""
     await work_for_a_while(stage, prefix=shifted(TWO_HOURS))
@@ -69,7 +69,7 @@ async def clock_behind(stage: Stage) -> None:
     await work_for_a_while(stage, prefix=shifted(-TWO_HOURS))
 
 
-@kind("schedulers four hours apart", full=2)
+@kind("schedulers four hours apart", full=2, quick=0)
 async def schedulers_apart(stage: Stage) -> None:
     """Both plan by the database's clock, and a new connection runs at once."""
     for process in stage.fleet.running("scheduler"):
@@ -97,7 +97,7 @@ def find_libfaketime() -> Path:
     raise NotFound("libfaketime")
 
 
-@kind("twenty executors and two schedulers", full=1)
+@kind("twenty executors and two schedulers", full=1, quick=0)
 async def crowd(stage: Stage) -> None:
     """They get in each other's way without a deadlock, and all end well."""
     number = 6 if stage.is_quick else 20 - len(stage.fleet.running("worker"))

@@ -34,7 +34,7 @@ async def hold_connections(stage: Stage) -> None:
         await hold(stage, LOCK_CONNECTIONS)
 
 
-@kind("the jobs of sixty connections held by somebody", full=3)
+@kind("the jobs of sixty connections held by somebody", full=3, quick=0)
 async def hold_jobs(stage: Stage) -> None:
     """All others go on; the held ones, whose leases nobody can renew, go on afterwards."""
     await hold(stage, LOCK_JOBS)

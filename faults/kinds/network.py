@@ -118,7 +118,7 @@ async def one_megabit(stage: Stage) -> None:
     await store_large_pages(stage, MEGABIT)
 
 
-@kind("large pages over 10 Mbit/s", full=2)
+@kind("large pages over 10 Mbit/s", full=2, quick=0)
 async def ten_megabits(stage: Stage) -> None:
     """Each is fetched and stored once under the lease that it began with; all others go on."""
     await store_large_pages(stage, 10 * MEGABIT)
