@@ -17,7 +17,7 @@ from simulation import place
 from simulation.life import Report
 
 TRACE_LINES_SHOWN = 40
-CALM = ("beside held rows", "once they are let go", "over a slow line")
+CALM = ("after rough times", "beside held rows", "once these were let go")
 
 
 def main() -> int:

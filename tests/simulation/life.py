@@ -65,7 +65,8 @@ class Report:
     commits: int = 0
     signals: int = 0
     virtual_seconds: float = 0
-    # Seconds until everything was stored: beside held rows, after them, and over a slow line.
+    # Seconds until everything was stored: after the rough times, beside held rows, and once these
+    # were let go, perhaps over a slow line.
     drains: list[float] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     answers: Counter[str] = field(default_factory=Counter)
@@ -156,30 +157,32 @@ class World:
         await asyncio.gather(*activities, return_exceptions=True)
 
     async def _calm_times(self, people: People) -> None:
-        """Wait until everything is stored; nobody may be left behind for good.
-
-        At first somebody holds rows, which may keep nothing from being stored but what is his. At
-        the end the line may be slow for good.
-        """
+        """Wait until everything is stored; nobody may be left behind for good."""
         self._weather.is_calm = True
         self._network.is_down = False
         self._network.set_speed_of_all(None)
         self._ledger.misbehaviour = 0
         self._workers.thaw_all()
         await people.delete_again()
-        self._ledger.emit_everywhere(self._clock())
-        async with people.holding(self._rng.randint(1, len(people.connections) - 1)) as held:
-            others = people.connections.keys() - held
-            await people.resume_all(others)
-            await people.trigger_all(others)
-            await self._drain(people, others, LONGEST_DRAIN_BESIDE_HELD_SECONDS)
-        await self._drain(people, people.connections.keys(), LONGEST_DRAIN_SECONDS)
+        everybody = people.connections.keys()
+        await self._drain(people, everybody, LONGEST_DRAIN_SECONDS)
+        await self._drain_beside_held_rows(people)
         if self._rng.random() < SLOW_IN_THE_END:
             self._ledger.emit_everywhere(self._clock())
             self._network.set_speed_of_all(self._slow_speed(people))
-            await people.trigger_all(people.connections)
-            await self._drain(people, people.connections, LONGEST_DRAIN_SECONDS)
+        await people.trigger_all(everybody)
+        await self._drain(people, everybody, LONGEST_DRAIN_SECONDS)
         await asyncio.sleep(2 * LEASE_SECONDS)
+
+    async def _drain_beside_held_rows(self, people: People) -> None:
+        """Hold rows of connections that are being synced, and sync the others; they go on."""
+        self._ledger.emit_everywhere(self._clock())
+        some = people.sample(self._rng.randint(1, len(people.connections) - 1))
+        await people.trigger_all(some)
+        async with people.holding(some) as held:
+            others = people.connections.keys() - held
+            await people.trigger_all(others)
+            await self._drain(people, others, LONGEST_DRAIN_BESIDE_HELD_SECONDS)
 
     async def _drain(self, people: People, names: Collection[str], seconds: float) -> None:
         began = self.loop.time()

@@ -97,13 +97,13 @@ class People:
         """Hold some rows for a while, again and again."""
         while True:
             await asyncio.sleep(self._rng.expovariate(1 / 15))
-            async with self.holding(self._rng.randint(1, len(self.connections))):
+            async with self.holding(self.sample(self._rng.randint(1, len(self.connections)))):
                 await asyncio.sleep(self._rng.uniform(0.1, LONGEST_HOLD_SECONDS))
 
     @asynccontextmanager
-    async def holding(self, count: int) -> AsyncIterator[set[str]]:
-        """Lock rows of so many connections; yield whose those are that could be had."""
-        names = {self.connections[name]: name for name in self._sample(count)}
+    async def holding(self, some: Collection[str]) -> AsyncIterator[set[str]]:
+        """Lock rows of some connections; yield whose those are that could be had."""
+        names = {self.connections[name]: name for name in some}
         kinds = self._rng.choice((["connections"], ["jobs"], ["connections", "jobs"]))
         held: set[str] = set()
         session = await asyncpg.connect(self._url)
@@ -123,7 +123,7 @@ class People:
         query = HOLD[kind] + self._rng.choice(LOCKS)
         return {names[id_] for [id_] in await session.fetch(query, list(names))}
 
-    def _sample(self, count: int) -> list[str]:
+    def sample(self, count: int) -> list[str]:
         return sorted(self._rng.sample(sorted(self.connections), count))
 
     async def edit(self, _name: str, id_: UUID) -> None:

@@ -103,7 +103,7 @@ class Ledger:
 
     def emit_everywhere(self, now: datetime) -> None:
         for name in sorted(self.accounts):
-            self.accounts[name].emit(now, self._rng.randint(1, LARGEST_PAGE))
+            self.accounts[name].emit(now, self._rng.randint(1, 2 * LARGEST_PAGE))
 
     def answer(self, connection: Connection, cursor: Any) -> SyncResult:
         """Return a page, or what a connector returns or raises on a bad day."""
