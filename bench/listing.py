@@ -14,9 +14,9 @@ import asyncpg
 
 from bench.database import Database
 from syncline import Engine, Settings
-from syncline.store.following import Position
-from syncline.store.job_pages import JobFilter
-from syncline.store.signal_pages import SignalFilter
+from syncline.store.listings.follow import Position
+from syncline.store.listings.jobs import JobFilter
+from syncline.store.listings.signals import SignalFilter
 
 MOST_OVER_LOOKUP = 10
 TENANTS, PROVIDERS, KINDS, PAGE = 1000, 20, 50, 50

@@ -95,7 +95,7 @@ def _judge(mutation: Mutation, *, seeds: int) -> Verdict:
         source = _copy_source(folder)
         path = source / "syncline" / mutation.file
         path.write_text(mutation.switch_off(path.read_text()))
-        _run(source, "-c", "import syncline.engine.app").check_returncode()
+        _run(source, "-c", "import syncline.app").check_returncode()
         told = _run_tests(source, [mutation.test], "-x")
         if told.returncode not in (PASSED, FAILED):
             raise BrokenTests(f"{mutation.protection}: {told.stdout}{told.stderr}")

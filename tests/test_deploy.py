@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from support.telling import EVERYTHING
-from syncline.secret_files import SETTINGS as SECRET_SETTINGS
-from syncline.telemetry import Telemetry
+from syncline.settings.secret_files import SETTINGS as SECRET_SETTINGS
+from syncline.telemetry.engine import Telemetry
 
 ROOT = Path(__file__).parents[1]
 DASHBOARDS = sorted((ROOT / "deploy/grafana").glob("*.json"))

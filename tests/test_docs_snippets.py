@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from syncline import Settings
-from syncline.connectors.caldav import Calendar
-from syncline.connectors.configuration import Configuration, read_configuration
+from syncline.connectors.caldav.connector import Calendar
+from syncline.connectors.config import Configuration, read_configuration
 from syncline.connectors.git.connector import _parse_config as read_git
 from syncline.connectors.github import Repositories
-from syncline.connectors.imap_session import Account
+from syncline.connectors.imap.session import Account
 from syncline.connectors.matrix import Homeserver
-from syncline.connectors.rest_config import Api
+from syncline.connectors.rest.config import Api
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -7,12 +7,15 @@ import pytest
 from faults.kinds.processes import CLAIM, SETTLE, TICK
 
 import syncline.store
-from syncline.store import claims, connections, jobs
+from syncline.store.data import connections
+from syncline.store.queue import claims, jobs
 
 
 def statements() -> list[str]:
-    names = [module.name for module in pkgutil.iter_modules(syncline.store.__path__)]
-    modules = [importlib.import_module(f"syncline.store.{name}") for name in names]
+    names = [
+        module.name for module in pkgutil.walk_packages(syncline.store.__path__, "syncline.store.")
+    ]
+    modules = [importlib.import_module(name) for name in names]
     texts = {
         value
         for module in modules

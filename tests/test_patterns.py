@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import syncline
-from syncline.api.dashboard.words import json_tokens
+from syncline.api.dashboard.format import json_tokens
 from syncline.http.rate_limits import is_exhausted, wait_seconds
 from syncline.redaction import Scrubber, mask_secrets, strip_addresses
 
@@ -37,13 +37,13 @@ class Worst(NamedTuple):
 
 # Keyed by file and by the first characters of the pattern.
 WORST_CASES = {
-    ("api/dashboard/words.py", '"[^"'): Worst(200 * KB, ('\\"', '"\\', '"a":', "1e+", "tru"), '"'),
+    ("api/dashboard/format.py", '"[^"'): Worst(200 * KB, ('\\"', '"\\', '"a":', "1e+", "tru"), '"'),
     ("api/protocol.py", "\\n\\r?"): Worst(64 * KB, ("\n", "\r", "\n\r", "\r\n")),
     ("api/routes/signals.py", "(?:([0-9]{1,17})"): Worst(8 * KB, ("1", "1.", "a")),
     ("api/problems.py", r"(\w++(?:"): Worst(MB, ("a.", "a[1].", "is ", "a: "), "a"),
     ("cli/skeleton.py", "[a-z][a-z0-9]*"): Worst(KB, ("a-", "-")),
-    ("connectors/feed.py", "https?://"): Worst(8 * KB, ("http", "https:/")),
-    ("connectors/feed_documents.py", "[\0"): Worst(100 * KB, ("\0", "\ud800")),
+    ("connectors/feed/connector.py", "https?://"): Worst(8 * KB, ("http", "https:/")),
+    ("connectors/feed/documents.py", "[\0"): Worst(100 * KB, ("\0", "\ud800")),
     ("connectors/foreign/environments.py", "[a-z0-9](?:"): Worst(KB, ("a.", "-")),
     ("connectors/foreign/pages.py", "_sdc_"): Worst(64 * KB, ("_at", "a", "_a"), "_sdc_"),
     ("connectors/foreign/host.py", r"\b(CRIT"): Worst(200, ("ERROR ", "WARNIN ")),
@@ -54,18 +54,18 @@ WORST_CASES = {
     ("connectors/foreign/host.py", "Config"): Worst(40 * KB, ("Config validation ",)),
     ("connectors/git/connector.py", "(?!-)"): Worst(255, ("@", ".a", "@{")),
     ("connectors/git/connector.py", "HEAD$"): Worst(255, ("HEAD", "refs")),
-    ("connectors/imap_cursor.py", "([0-9]{1,10})"): Worst(64 * KB, ("1", "1:", "1,")),
-    ("engine/access.py", "(syncline_"): Worst(64 * KB, ("syncline_tenant_", "0"), "syncline_"),
+    ("connectors/imap/cursor.py", "([0-9]{1,10})"): Worst(64 * KB, ("1", "1:", "1,")),
+    ("services/access.py", "(syncline_"): Worst(64 * KB, ("syncline_tenant_", "0"), "syncline_"),
     ("connectors/git/origin.py", "(?P<scheme>"): Worst(2 * KB, ("a:", "a@", "a.", "/"), "https://"),
     ("connectors/git/origin.py", "[A-Za-z0-9_]"): Worst(255, ("a.", "-")),
     ("connectors/git/repository.py", "[0-9a-f]{40}"): Worst(64 * KB, ("0",)),
-    ("engine/access.py", "sl(?:op"): Worst(64 * KB, ("slop_", "0"), "slop_"),
-    ("engine/access.py", "[0-9a-f]{64}"): Worst(64 * KB, ("0",)),
+    ("services/access.py", "sl(?:op"): Worst(64 * KB, ("slop_", "0"), "slop_"),
+    ("services/access.py", "[0-9a-f]{64}"): Worst(64 * KB, ("0",)),
     ("http/rate_limits.py", r"(?:(\d++)h)"): Worst(200, ("1", "1.", "1h", "1m", "1s")),
     ("http/rate_limits.py", "(?:^|[;,"): Worst(200, (" r", "r ", "reset=", ";t = "), " r"),
     ("http/rate_limits.py", r"\s*+\d"): Worst(200, ("1", " ", "1."), "1."),
-    ("http/sending.py", "[-!#$%&'*"): Worst(64 * KB, ("a", "~")),
-    ("http/sending.py", "([!-~"): Worst(64 * KB, ("a ", "\t", "~"), "a"),
+    ("http/request.py", "[-!#$%&'*"): Worst(64 * KB, ("a", "~")),
+    ("http/request.py", "([!-~"): Worst(64 * KB, ("a ", "\t", "~"), "a"),
     ("keyring.py", "[A-Za-z0-9_.-]{1,64}"): Worst(64 * KB, ("a",)),
     ("policy/schedule.py", r"\d{1,9}"): Worst(64 * KB, ("1",)),
     ("policy/schedule.py", r'"\d{4}-'): Worst(64 * KB, ("1",), '"2026-01-01T00:00:00.'),
@@ -82,7 +82,7 @@ WORST_CASES = {
     ("sdk/page.py", "[\0"): Worst(MB, ("\0", "\ud800")),
     ("settings_checks.py", 'field "'): Worst(64 * KB, ('field "', 'field "a')),
     ("store/embedded/binaries.py", r"\(Postgre"): Worst(KB, ("(PostgreSQL) ",)),
-    ("store/embedded/upgrading.py", "checksum"): Worst(64 * KB, ("checksum version: ", " 0")),
+    ("store/embedded/upgrade.py", "checksum"): Worst(64 * KB, ("checksum version: ", " 0")),
     ("store/migrate.py", r"(\d{4})_"): Worst(KB, ("0", "_", "0000_")),
     ("store/migrate.py", "^-- req"): Worst(64 * KB, ("-- requires: ", "-- requires: 1\n")),
 }

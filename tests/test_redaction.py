@@ -17,7 +17,7 @@ from syncline.redaction import (
     secrets_in,
     strip_addresses,
 )
-from syncline.testing.recording import Masker
+from syncline.testing.recorder import Masker
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECRET = "hunter2-ünd-more"

@@ -9,8 +9,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from support.telling import EVERYTHING, SECOND, Spans, fail, schedule
-from syncline.metrics import BatchHistogram, WithoutCreated
-from syncline.telemetry import MAX_PROVIDERS, Telemetry
+from syncline.telemetry.engine import MAX_PROVIDERS, Telemetry
+from syncline.telemetry.metrics import BatchHistogram, WithoutCreated
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "metrics.md"
 SCHEDULED = "sync_scheduler_jobs_scheduled_total"

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from support.telling import CONNECTION, JOB, SECOND, Spans, fail, run, schedule, tick
 from syncline.redaction import mask_secrets
-from syncline.telemetry import MAX_SPAN_EVENTS, Telemetry
+from syncline.telemetry.engine import MAX_SPAN_EVENTS, Telemetry
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ DATABASE = (
     Mutation(
         "readiness of a database that is read-only",
         "`/readyz` says that all is well",
-        "engine/app.py",
+        "app.py",
         (("if await tx.is_read_only():", "if False:"),),
         "tests/api/test_app.py::test_a_database_that_is_read_only_is_not_ready",
     ),

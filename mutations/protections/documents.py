@@ -60,21 +60,21 @@ DOCUMENTS = (
     Mutation(
         "large documents beside the loop",
         "the worker does nothing else while one is parsed",
-        "http/json_answer.py",
+        "http/json_body.py",
         (("        if len(content) <= SMALL_BYTES or", "        if True or"),),
         "tests/security/test_hostile_documents.py::test_a_connector_that_asks_for_json_does_not_hold_the_loop",
     ),
     Mutation(
         "large pages beside the loop",
         "the worker does nothing else while one is checked",
-        "engine/attempt.py",
+        "engine/worker/attempt.py",
         (("if not reader.read_some(MANY_BYTES):", "if not reader.read_some(limits.page_bytes):"),),
         "tests/security/test_hostile_documents.py::test_a_large_page_is_checked_beside_the_loop",
     ),
     Mutation(
         "large pages one at a time",
         "threads that check forty of them take the interpreter from the loop",
-        "engine/attempt.py",
+        "engine/worker/attempt.py",
         (("self._turn = asyncio.Semaphore()", "self._turn = asyncio.Semaphore(1000)"),),
         "tests/engine/test_page_checks.py::test_large_pages_are_checked_one_at_a_time",
     ),
@@ -114,7 +114,7 @@ DOCUMENTS = (
     Mutation(
         "the messages that a cursor of IMAP names",
         "a few bytes of it make millions",
-        "connectors/imap_cursor.py",
+        "connectors/imap/cursor.py",
         (("    if named > MAX_KNOWN_MESSAGES:\n", "    if False:\n"),),
         "tests/connectors/test_imap.py::test_a_cursor_cannot_name_more_than_it_can_fetch",
     ),

@@ -6,7 +6,7 @@ FOLLOWERS = (
     Mutation(
         "the horizon of a follower",
         "it reads up to what is committed, whoever still runs",
-        "store/following.py",
+        "store/listings/follow.py",
         (
             (
                 "pg_snapshot_xmin(pg_catalog.pg_current_snapshot())",
@@ -18,28 +18,28 @@ FOLLOWERS = (
     Mutation(
         "the order of a follower",
         "transactions are sorted as texts",
-        "store/following.py",
+        "store/listings/follow.py",
         (("ORDER BY s.server_start, s.transaction_id, s", "ORDER BY s.transaction_id::text, s"),),
         "tests/store/test_following.py::test_transactions_are_in_the_order_of_numbers_not_of_texts",
     ),
     Mutation(
         "the start of a server that a follower has not read",
         "transactions count as read by their numbers, though a promoted standby uses them again",
-        "store/following.py",
+        "store/listings/follow.py",
         (("after if place == 0 else (0, FIRST_ID),", "after,"),),
         "tests/store/test_following_histories.py::test_promotion_of_a_lagging_standby_hides_nothing",
     ),
     Mutation(
         "the start of a server that has ended",
         "what it stored is held back while its numbers lie ahead of those of the server of today",
-        "store/following.py",
+        "store/listings/follow.py",
         (("below if place == len(starts) - 1 else ALL_TRANSACTIONS,", "below,"),),
         "tests/store/test_following_histories.py::test_dump_and_restore_into_another_cluster_hides_nothing",
     ),
     Mutation(
         "a position of an unknown start",
         "a follower is told everything again, as if that were new",
-        "store/following.py",
+        "store/listings/follow.py",
         (
             (
                 'raise PositionLost("position is of signals that this database does not know")',
@@ -51,49 +51,49 @@ FOLLOWERS = (
     Mutation(
         "a position ahead of its database",
         "a follower waits in silence until the numbers come there",
-        "store/following.py",
+        "store/listings/follow.py",
         (("    if len(starts) == 1 and position.transaction > below:\n", "    if False:\n"),),
         "tests/store/test_following.py::test_a_position_of_another_database_is_refused",
     ),
     Mutation(
         "the numbers of server starts",
         "starts are read in the order of clocks",
-        "engine/presence.py",
+        "engine/upkeep/heartbeat.py",
         (("            await server_starts.number_present(tx)\n", "            pass\n"),),
         "tests/store/test_following_histories.py::test_starts_are_read_in_their_order_whatever_clocks_say",
     ),
     Mutation(
         "starts that nobody numbered",
         "their signals are never told",
-        "store/server_starts.py",
+        "store/data/server_starts.py",
         (("await _find_unnumbered(tx, [*numbered, present])", "list[datetime]()"),),
         "tests/store/test_following_histories.py::test_a_subscriber_that_takes_over_hides_nothing",
     ),
     Mutation(
         "the start of a standby",
         "what its primary stores counts as complete",
-        "store/following.py",
+        "store/listings/follow.py",
         (("    if is_standby and len(in_order) > 1:\n", "    if False:\n"),),
         "tests/store/test_following_histories.py::test_a_standby_is_followed_up_to_what_still_runs_on_its_primary",
     ),
     Mutation(
         "positions of version 0.1",
         "they count as positions of the server's present start",
-        "store/following.py",
+        "store/listings/follow.py",
         (("position.server_start or starts.older", "position.server_start or present"),),
         "tests/store/test_following_histories.py::test_positions_of_version_0_1_go_on",
     ),
     Mutation(
         "the bound of a look",
         "a follower with a rare filter reads to the end, and is told no position before",
-        "store/following.py",
+        "store/listings/follow.py",
         (("budget = limit if wanted == SignalFilter() else ROWS_LOOKED_AT", "budget = 2**31"),),
         "tests/store/test_following.py::test_only_what_is_wanted_is_told",
     ),
     Mutation(
         "the index of a follower",
         "a late page of a large transaction reads all of it",
-        "store/following.py",
+        "store/listings/follow.py",
         (
             (
                 "AND (s.transaction_id, s.id) > ($2::text::xid8, $3::uuid)",

@@ -6,7 +6,7 @@ JOBS = (
     Mutation(
         "the fence",
         "a settle does not present its lease",
-        "store/jobs.py",
+        "store/queue/jobs.py",
         (
             (
                 "WHERE j.id = ANY (ARRAY[closing.id]) AND j.lease_token IS NOT DISTINCT FROM"
@@ -19,21 +19,21 @@ JOBS = (
     Mutation(
         "the fence of an empty run",
         "it closes its job without presenting its lease",
-        "store/jobs.py",
+        "store/queue/jobs.py",
         (("AND j.lease_token IS NOT DISTINCT FROM closing.token AND j.again", "AND j.again"),),
         "tests/engine/test_empty_runs.py::test_an_empty_run_whose_lease_is_lost_closes_nothing",
     ),
     Mutation(
         "the mark of an empty run",
         "it closes its job without queueing the one more that was asked for",
-        "store/jobs.py",
+        "store/queue/jobs.py",
         (("FROM closing.token AND j.again_priority IS NULL", "FROM closing.token"),),
         "tests/engine/test_empty_runs.py::test_an_empty_run_that_was_marked_is_followed_by_one_more",
     ),
     Mutation(
         "the dedupe key",
         "signals are stored without it",
-        "store/signals.py",
+        "store/data/signals.py",
         (
             (
                 "page.kind, page.occurred_at, page.payload, page.dedupe_key\n",
@@ -45,7 +45,7 @@ JOBS = (
     Mutation(
         "the single transaction",
         "signals and cursor follow in a second one",
-        "engine/settlement.py",
+        "engine/worker/settle.py",
         (
             (
                 "            await self._settle_in(tx, group, lock_jobs=lock_jobs)\n",
@@ -61,7 +61,7 @@ JOBS = (
     Mutation(
         "the lock order",
         "a settle locks its jobs before their connections",
-        "engine/settlement.py",
+        "engine/worker/settle.py",
         (
             (
                 "        locked, held_elsewhere = await connections.lock_free(\n"
@@ -78,7 +78,7 @@ JOBS = (
     Mutation(
         "the guard",
         "the tick inserts jobs without minding it",
-        "store/jobs.py",
+        "store/queue/jobs.py",
         (
             (
                 "ON CONFLICT (connection_id, job_type)"
@@ -103,7 +103,7 @@ JOBS = (
     Mutation(
         "key-wise metadata writes",
         "a new cursor replaces all of `metadata.sync`",
-        "store/connections.py",
+        "store/data/connections.py",
         (
             (
                 "{schema}.object_or_empty(c.metadata -> 'sync')),\n"
@@ -116,7 +116,7 @@ JOBS = (
     Mutation(
         "an orderly release",
         "a job that was interrupted counts as failed",
-        "engine/settlement.py",
+        "engine/worker/settle.py",
         (
             (
                 "            closing.lapses = claim.lapses\n",
@@ -128,7 +128,7 @@ JOBS = (
     Mutation(
         "a job that plain SQL cancelled",
         "its run ends it as succeeded",
-        "store/jobs.py",
+        "store/queue/jobs.py",
         (
             (
                 "       AND CASE j.status WHEN 'running' THEN true ELSE false END\n"
@@ -141,7 +141,7 @@ JOBS = (
     Mutation(
         "an empty run that plain SQL cancelled",
         "it ends its job as succeeded",
-        "store/jobs.py",
+        "store/queue/jobs.py",
         (
             (
                 "           AND CASE j.status WHEN 'running' THEN true ELSE false END\n"
@@ -154,7 +154,7 @@ JOBS = (
     Mutation(
         "a stream that plain SQL cancelled",
         "it stores further pages",
-        "store/jobs.py",
+        "store/queue/jobs.py",
         (
             (
                 "       AND CASE j.status WHEN 'running' THEN true ELSE false END\n"
@@ -167,21 +167,21 @@ JOBS = (
     Mutation(
         "a renewal that notices what plain SQL cancelled",
         "a run goes on to its end though nobody wants it",
-        "store/claims.py",
+        "store/queue/claims.py",
         (('       AND CASE status WHEN \'running\' THEN true ELSE false END\n"""', '"""'),),
         "tests/store/test_lease_races.py::test_a_renewal_extends_nothing_that_is_no_longer_ours",
     ),
     Mutation(
         "the wait for a cancelled run",
         "the next job starts while it still calls the provider",
-        "store/requests.py",
+        "store/queue/triggers.py",
         (("stops_by = lease_expires_at,", "stops_by = NULL,"),),
         "tests/engine/test_retry_and_cancel_rules.py::test_the_next_job_waits_until_a_cancelled_run_has_stopped",
     ),
     Mutation(
         "the wait of a suspect for a cancelled run",
         "a job that may kill workers starts while the cancelled one still runs",
-        "store/claims.py",
+        "store/queue/claims.py",
         (
             (
                 "> coalesce($2::timestamptz, now())\n"
@@ -197,7 +197,7 @@ JOBS = (
     Mutation(
         "the wait for a run that plain SQL cancelled",
         "the next job starts while it still calls the provider",
-        "store/claims.py",
+        "store/queue/claims.py",
         (
             (
                 "AND (s.stops_by IS NOT NULL OR s.lease_token IS NOT NULL)\n"
@@ -217,7 +217,7 @@ JOBS = (
     Mutation(
         "the token of a run that says it has stopped",
         "a worker that lost a job long ago speaks for its successor",
-        "store/claims.py",
+        "store/queue/claims.py",
         (
             (
                 "AND coalesce(stops_token, lease_token) = ANY ($2::uuid[])",
@@ -229,7 +229,7 @@ JOBS = (
     Mutation(
         "the word of a cancelled run that has stopped",
         "the next job waits until the lease would have ended",
-        "engine/leases.py",
+        "engine/worker/leases.py",
         (
             (
                 "                confirmed = await claims.confirm_stopped(tx, stopped)\n",
@@ -241,14 +241,14 @@ JOBS = (
     Mutation(
         "a cursor that somebody moved",
         "a run overwrites the cursor that a person set meanwhile",
-        "store/connections.py",
+        "store/data/connections.py",
         (("OR (c.metadata #> '{sync,cursor}') IS NOT DISTINCT FROM page.replaces)", "OR true)"),),
         "tests/engine/test_lost_commits.py::test_a_cursor_that_was_set_during_a_run_stays",
     ),
     Mutation(
         "the follow-up of a run whose cursor was moved",
         "it goes on where the run stood, and not where a person said",
-        "engine/settlement.py",
+        "engine/worker/settle.py",
         (
             (
                 "None if one.cursor_was_moved else one.outcome.page.next_cursor",
@@ -260,7 +260,7 @@ JOBS = (
     Mutation(
         "a cursor that is set while a job waits",
         "the queued job keeps the cursor that it has",
-        "engine/connections.py",
+        "services/connections.py",
         (("            await jobs.forget_cursors(tx, connection_id)\n", "            pass\n"),),
         "tests/engine/test_lost_commits.py::test_a_cursor_that_was_set_is_not_lost_to_a_queued_follow_up",
     ),

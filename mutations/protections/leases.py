@@ -6,7 +6,7 @@ LEASES = (
     Mutation(
         "the reaper",
         "it finds nothing",
-        "store/claims.py",
+        "store/queue/claims.py",
         (
             (
                 "AND coalesce(lease_expires_at <= $1, coalesce(started_at, scheduled_at) <= $2)",
@@ -19,7 +19,7 @@ LEASES = (
     Mutation(
         "the lease in a renewal",
         "a worker renews whatever it once held",
-        "store/claims.py",
+        "store/queue/claims.py",
         (
             (
                 "WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])\n           AND",
@@ -35,28 +35,28 @@ LEASES = (
     Mutation(
         "what a renewal says of a job that somebody holds",
         "it counts as renewed though it was not",
-        "store/claims.py",
+        "store/queue/claims.py",
         (("id IN (SELECT id FROM free) AS is_renewed", "true AS is_renewed"),),
         "tests/store/test_lease_races.py::test_a_renewal_waits_for_nobody",
     ),
     Mutation(
         "the lease by this process's own clock",
         "a worker without a database goes on calling the provider",
-        "engine/runs.py",
+        "engine/worker/runs.py",
         (("elif now - run.lease_confirmed >= safe_seconds:", "elif False:"),),
         "tests/engine/test_overlapping_calls.py::test_a_worker_cut_off_from_postgres_hangs_up_before_its_lease_ends",
     ),
     Mutation(
         "the time to stop in before a lease ends",
         "a worker that was cut off still calls the provider when another has the job",
-        "engine/runs.py",
+        "engine/worker/runs.py",
         (("return lease_seconds - min(STOP_SECONDS, lease_seconds / 6)", "return lease_seconds"),),
         "tests/engine/test_overlapping_calls.py::test_a_run_stops_before_its_lease_ends",
     ),
     Mutation(
         "a run that was told to stop and has not",
         "its job is settled, and the next attempt meets it at the provider",
-        "engine/runs.py",
+        "engine/worker/runs.py",
         (
             (
                 "            if run.is_alive:\n                asyncio",
@@ -68,49 +68,49 @@ LEASES = (
     Mutation(
         "the first run of a job that was lost and claimed again",
         "both call the provider",
-        "engine/executor.py",
+        "engine/worker/executor.py",
         (("        if run.before is not None:\n", "        if False:\n"),),
         "tests/engine/test_overlapping_calls.py::test_a_process_that_claims_a_job_again_calls_nobody_while_its_first_run_goes_on",
     ),
     Mutation(
         "a claim whose answer came too late",
         "its jobs are run although another may have them",
-        "engine/executor.py",
+        "engine/worker/executor.py",
         (("if monotonic() - run.lease_confirmed >= self._safe_seconds:", "if False:"),),
         "tests/engine/test_overlapping_calls.py::test_a_claim_whose_answer_comes_too_late_calls_nobody",
     ),
     Mutation(
         "large connections beside their claim",
         "two thousand of them in one answer never arrive",
-        "store/claims.py",
+        "store/queue/claims.py",
         (("> 2000 AS is_large", "> 2000000000 AS is_large"),),
         "tests/engine/test_large_connections.py::test_a_claim_brings_nothing_of_what_is_large",
     ),
     Mutation(
         "suspects one at a time",
         "a process runs many of the jobs that may kill it",
-        "engine/executor.py",
+        "engine/worker/executor.py",
         (("suspects=0 if suspects else 1,", "suspects=wanted,"),),
         "tests/engine/test_lease_rules.py::test_process_runs_one_suspect_at_a_time",
     ),
     Mutation(
         "locks that a settle does not wait for",
         "a few dozen held rows stop a worker",
-        "store/connections.py",
+        "store/data/connections.py",
         (("FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"),),
         "tests/engine/test_standstills.py::test_rows_that_somebody_holds_hold_up_nobody_else",
     ),
     Mutation(
         "locks on jobs that a settle does not wait for",
         "whoever waits for one keeps a session from the others",
-        "store/jobs.py",
+        "store/queue/jobs.py",
         (("       FOR NO KEY UPDATE SKIP LOCKED\n", "       FOR NO KEY UPDATE\n"),),
         "tests/engine/test_standstills.py::test_a_settle_passes_by_a_job_that_somebody_holds",
     ),
     Mutation(
         "locks that a stream does not wait for",
         "held pages keep all sessions from the others",
-        "engine/streams.py",
+        "engine/worker/streams.py",
         (
             (
                 "await connections.lock_free(tx, [claim.connection_id])",
@@ -122,7 +122,7 @@ LEASES = (
     Mutation(
         "locks that the reaper does not wait for",
         "one held row delays all reaping",
-        "engine/settlement.py",
+        "engine/worker/settle.py",
         (
             (
                 "self._settle_in(tx, group, lock_jobs=True))",
@@ -134,7 +134,7 @@ LEASES = (
     Mutation(
         "what the reaper found held",
         "it is forgotten until its new lease lapses too",
-        "engine/leases.py",
+        "engine/worker/leases.py",
         (
             (
                 "self._held += [one.claim for one in group if one.is_held]",
@@ -146,7 +146,7 @@ LEASES = (
     Mutation(
         "slots beside what waits for a lock",
         "unsettled runs fill the bound, and nothing more is claimed",
-        "engine/executor.py",
+        "engine/worker/executor.py",
         (
             (
                 "len(runs) - (runs.held if runs.held_bytes <= MOST_HELD_BYTES else 0)",
@@ -158,49 +158,49 @@ LEASES = (
     Mutation(
         "the bytes of what waits for a lock",
         "pages fill the memory while somebody holds their rows",
-        "engine/executor.py",
+        "engine/worker/executor.py",
         (("(runs.held if runs.held_bytes <= MOST_HELD_BYTES else 0)", "runs.held"),),
         "tests/engine/test_standstills.py::test_held_pages_do_not_fill_the_memory",
     ),
     Mutation(
         "parts of a group that takes too long",
         "it is repeated whole for ever",
-        "engine/lanes.py",
+        "engine/worker/settle_queue.py",
         (("(lies_in_rows(error) or is_timeout(error) or must_end)", "lies_in_rows(error)"),),
         "tests/engine/test_standstills.py::test_a_group_that_takes_too_long_is_parted_and_the_culprit_is_told",
     ),
     Mutation(
         "groups of bounded size",
         "twenty large pages go into one transaction",
-        "engine/lanes.py",
+        "engine/worker/settle_queue.py",
         ((" or size + page.payload_bytes > LARGEST_GROUP_BYTES:", ":"),),
         "tests/engine/test_standstills.py::test_a_group_is_bounded_by_bytes",
     ),
     Mutation(
         "a lane for large pages",
         "small ones wait behind them",
-        "engine/lanes.py",
+        "engine/worker/settle_queue.py",
         (("if page is not None and page.payload_bytes > LARGEST_GROUP_BYTES:", "if False:"),),
         "tests/engine/test_standstills.py::test_large_pages_do_not_keep_small_ones_waiting",
     ),
     Mutation(
         "statements of bounded size",
         "a page of many bytes is sent at once",
-        "store/signals.py",
+        "store/data/signals.py",
         (("if index > first and total + size > STATEMENT_BYTES:", "if False:"),),
         "tests/engine/test_standstills.py::test_a_page_of_many_bytes_is_stored_in_many_statements",
     ),
     Mutation(
         "time for a large statement",
         "a signal of many bytes never arrives over a slow link",
-        "store/signals.py",
+        "store/data/signals.py",
         (("await tx.send_large(max(size for _, _, size in parts))", "pass"),),
         "tests/simulation/test_slow_line.py::test_the_server_waits_for_a_page_that_is_still_arriving",
     ),
     Mutation(
         "the end of a page that the database does not take in time",
         "it is tried for ever",
-        "engine/persistence.py",
+        "engine/worker/settle_retry.py",
         (
             (
                 "return self._timeouts >= MOST_TIMEOUTS and server_answered_at >"
@@ -213,14 +213,14 @@ LEASES = (
     Mutation(
         "an outage told from a page that is too large",
         "pages are thrown away while the server is away",
-        "engine/persistence.py",
+        "engine/worker/settle_retry.py",
         ((" and server_answered_at > self._failing_since", ""),),
         "tests/engine/test_standstills.py::test_a_timeout_while_nobody_is_answered_is_an_outage",
     ),
     Mutation(
         "an unknown error, which may pass",
         "it throws the finished page away at once",
-        "engine/persistence.py",
+        "engine/worker/settle_retry.py",
         (("or now - self._failing_since >= self._lease_seconds", "or True"),),
         "tests/engine/test_standstills.py::test_an_unknown_error_keeps_the_page_for_as_long_as_a_lease",
     ),

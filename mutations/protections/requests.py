@@ -48,14 +48,14 @@ REQUESTS = (
     Mutation(
         "the answer that commits with its effect",
         "an idempotency key is forgotten",
-        "engine/desk.py",
+        "services/validation.py",
         (("            if once is None:\n", "            if True:\n"),),
         "tests/api/test_connections.py::test_a_repeated_request_has_its_effect_once",
     ),
     Mutation(
         "the version of a connection",
         "the second of two editors overwrites the first",
-        "engine/connections.py",
+        "services/connections.py",
         (("    if present != expected:\n", "    if False:\n"),),
         "tests/api/test_connections.py::test_of_two_editors_the_second_is_told",
     ),
@@ -97,7 +97,7 @@ REQUESTS = (
     Mutation(
         "the token of a form",
         "a signed-in browser is led to a change by somebody else's page",
-        "api/access.py",
+        "api/auth.py",
         (
             (
                 "    if not hmac.compare_digest(person.csrf_token.encode(), token.encode()):\n",
@@ -109,7 +109,7 @@ REQUESTS = (
     Mutation(
         "requests through a proxy",
         "without a key they count as requests of this machine",
-        "api/access.py",
+        "api/auth.py",
         (
             (
                 "        if any(name in request.headers for name in FORWARDED):\n",

@@ -6,7 +6,7 @@ SCHEDULE = (
     Mutation(
         "parts of a tick that takes too long",
         "a batch that is too much for the server is never scheduled",
-        "engine/scheduler.py",
+        "engine/scheduler/tick.py",
         (
             (
                 "not (lies_in_rows(error) or is_timeout(error)):",
@@ -18,7 +18,7 @@ SCHEDULE = (
     Mutation(
         "rows that a tick passes by",
         "it waits for a connection that somebody holds",
-        "store/schedule.py",
+        "store/queue/schedule.py",
         (
             (
                 "AND status = 'active' AND look_at <= $2\n"
@@ -34,35 +34,35 @@ SCHEDULE = (
     Mutation(
         "what a tick found held",
         "`verify` calls it broken that somebody holds a row",
-        "engine/scheduler.py",
+        "engine/scheduler/tick.py",
         (("held = report.held[:MOST_HELD]", "held: list[UUID] = []"),),
         "tests/store/test_invariants.py::test_a_connection_that_somebody_holds_is_not_held_against_the_tick",
     ),
     Mutation(
         "connections of a clock that stood ahead",
         "they are put off until the clock comes there again",
-        "engine/scheduler.py",
+        "engine/scheduler/tick.py",
         (("            partial(schedule.look_at_ahead, after=ahead_of, limit=size),\n", ""),),
         "tests/engine/test_time_rules.py::test_a_clock_that_stood_ahead_for_a_moment_stalls_nobody",
     ),
     Mutation(
         "jobs of a clock that stood ahead",
         "they wait in the queue until the clock comes there again",
-        "engine/scheduler.py",
+        "engine/scheduler/tick.py",
         (("            partial(jobs.pull_back, latest=latest, now=now, limit=size),\n", ""),),
         "tests/engine/test_time_rules.py::test_a_clock_that_stood_ahead_for_a_moment_stalls_nobody",
     ),
     Mutation(
         "backoffs of a clock that stood ahead",
         "they end when the clock comes there again",
-        "store/jobs.py",
+        "store/queue/jobs.py",
         (("THEN $2 ELSE retry_after END", "THEN retry_after ELSE retry_after END"),),
         "tests/engine/test_time_rules.py::test_a_wait_that_began_while_the_clock_stood_ahead_ends",
     ),
     Mutation(
         "leases of a clock that stood ahead",
         "they lapse when the clock comes there again",
-        "store/jobs.py",
+        "store/queue/jobs.py",
         (
             (
                 "lease_expires_at = least(lease_expires_at, $4),",
@@ -74,7 +74,7 @@ SCHEDULE = (
     Mutation(
         "connections put off for longer than can be",
         "where no scheduler ticked ahead they stay where they are",
-        "engine/scheduler.py",
+        "engine/scheduler/tick.py",
         (
             (
                 "await schedule.look_at_ahead(tx, after=horizon + 2 * longest, limit=size)",
@@ -86,7 +86,7 @@ SCHEDULE = (
     Mutation(
         "the next run of a job that was pulled forward",
         "it is published where it was",
-        "engine/scheduler.py",
+        "engine/scheduler/tick.py",
         (
             (
                 "await schedule.publish_next_runs(tx, pulled, now=now) if pulled else 0",
@@ -98,7 +98,7 @@ SCHEDULE = (
     Mutation(
         "a connection made active by plain SQL",
         "the reason why it was not active stays",
-        "store/schedule.py",
+        "store/queue/schedule.py",
         (("           status_reason = NULL,\n", ""),),
         "tests/engine/test_leaving_rules.py::test_what_plain_sql_makes_active_loses_the_reason_why_it_was_not",
     ),
@@ -112,14 +112,14 @@ SCHEDULE = (
     Mutation(
         "the end of backoffs",
         "jobs wait for ever once they have failed",
-        "engine/executor.py",
+        "engine/worker/executor.py",
         (("        await self._end_backoffs(lend)\n", ""),),
         "tests/engine/test_standstills.py::test_jobs_whose_backoff_has_ended_stand_in_line_with_fresh_ones",
     ),
     Mutation(
         "the delay of a retry",
         "it is counted from when the job was first due",
-        "store/claims.py",
+        "store/queue/claims.py",
         (("ready_at = ended.retry_after", "ready_at = NULL"),),
         "tests/engine/test_standstills.py::test_the_delay_of_a_retry_counts_from_the_end_of_its_wait",
     ),

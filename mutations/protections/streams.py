@@ -6,7 +6,7 @@ STREAMS = (
     Mutation(
         "the lease of a streamed page",
         "a worker stores pages of a job that it no longer holds",
-        "store/jobs.py",
+        "store/queue/jobs.py",
         (
             (
                 "WHERE j.id = ANY (ARRAY[page.id]) AND j.lease_token IS NOT DISTINCT FROM"
@@ -19,42 +19,42 @@ STREAMS = (
     Mutation(
         "the cursor of a streamed page on its job",
         "a job that died in mid-stream begins where it first began",
-        "store/jobs.py",
+        "store/queue/jobs.py",
         (("SET cursor = coalesce(page.cursor, j.cursor),", "SET cursor = j.cursor,"),),
         "tests/engine/test_stream_rules.py::test_a_stream_runs_to_its_end_in_one_job",
     ),
     Mutation(
         "pages on top of pages",
         "a stream goes on past pages that a failover has lost",
-        "store/jobs.py",
+        "store/queue/jobs.py",
         (("AND j.committed_pages = page.pages_before", ""),),
         "tests/engine/test_lost_commits.py::test_a_stream_starts_again_where_a_failover_lost_its_pages",
     ),
     Mutation(
         "a repeated page that finds others lost",
         "it counts as stored, whatever the job has",
-        "engine/streams.py",
+        "engine/worker/streams.py",
         (("if is_repeated and found.committed_pages == before + 1:", "if is_repeated:"),),
         "tests/store/test_stream_races.py::test_a_page_whose_answer_was_lost_in_a_failover_is_not_taken_for_stored",
     ),
     Mutation(
         "a repeated page that had come through",
         "the run ends although nothing was lost",
-        "engine/streams.py",
+        "engine/worker/streams.py",
         (("if is_repeated and found.committed_pages == before + 1:", "if False:"),),
         "tests/store/test_stream_races.py::test_a_page_whose_answer_was_lost_is_not_stored_twice",
     ),
     Mutation(
         "a stream whose cursor was moved",
         "it goes on where it stood, and not where a person said",
-        "engine/streams.py",
+        "engine/worker/streams.py",
         (("                if cursor_was_moved:\n", "                if False:\n"),),
         "tests/engine/test_lost_commits.py::test_a_cursor_that_was_set_during_a_stream_is_where_it_goes_on",
     ),
     Mutation(
         "the cursor that a stream compares with",
         "its second page finds the first one's cursor, and takes it for somebody else's",
-        "engine/runs.py",
+        "engine/worker/runs.py",
         (("            self.claim.stored_cursor = cursor\n", "            pass\n"),),
         "tests/engine/test_stream_rules.py::test_a_stream_runs_to_its_end_in_one_job",
     ),

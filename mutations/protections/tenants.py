@@ -6,7 +6,7 @@ TENANTS = (
     Mutation(
         "the tenant of a key",
         "a key may name any tenant",
-        "api/access.py",
+        "api/auth.py",
         (
             (
                 "if self.tenant_id is not None and tenant_id not in (None, self.tenant_id):",
@@ -29,7 +29,7 @@ TENANTS = (
     Mutation(
         "the scope of a key",
         "every key may do everything",
-        "api/access.py",
+        "api/auth.py",
         (("        person.check(self.scope)\n", ""),),
         "tests/api/test_scopes.py::test_a_key_with_a_lower_scope_is_refused_by_every_route",
     ),
@@ -64,7 +64,7 @@ TENANTS = (
     Mutation(
         "what other workers cannot confine",
         "a tenant's program runs on a host without a sandbox",
-        "engine/tenant_providers.py",
+        "services/tenant_providers.py",
         (("if slug in elsewhere else None", "if False else None"),),
         "tests/api/test_tenant_providers.py::test_a_living_worker_that_cannot_confine_a_provider_refuses_it_for_all",
     ),
@@ -96,7 +96,7 @@ TENANTS = (
     Mutation(
         "the routes for operators alone",
         "any key may use them",
-        "api/access.py",
+        "api/auth.py",
         (("if self.is_for_operators and not person.is_operator:", "if False:"),),
         "tests/api/test_tenants.py::test_every_route_answers_a_foreign_id_as_if_it_did_not_exist",
     ),
@@ -110,21 +110,21 @@ TENANTS = (
     Mutation(
         "the keys of a deleted tenant",
         "they go on working",
-        "engine/tenants.py",
+        "services/tenants.py",
         (("        revoked = await self._pool.retrying(revoke)\n", "        revoked = 0\n"),),
         "tests/api/test_keys.py::test_deleting_a_tenant_revokes_its_keys_and_ends_its_sessions",
     ),
     Mutation(
         "the proof of a key",
         "what finds a key is enough",
-        "engine/access.py",
+        "services/access.py",
         ((" if is_proved else None", ""),),
         "tests/api/test_access.py::test_a_key_that_is_nearly_right_is_refused",
     ),
     Mutation(
         "the expiry of a key",
         "it goes on working",
-        "store/keys.py",
+        "store/data/keys.py",
         (
             (
                 "AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)",
@@ -136,28 +136,28 @@ TENANTS = (
     Mutation(
         "the revocation of a key",
         "it goes on working",
-        "store/keys.py",
+        "store/data/keys.py",
         (("WHERE prefix = $1 AND revoked_at IS NULL AND", "WHERE prefix = $1 AND"),),
         "tests/api/test_keys.py::test_a_revoked_key_is_refused_and_listed",
     ),
     Mutation(
         "the sessions of a key that has ended",
         "browsers that signed in with it stay signed in",
-        "store/keys.py",
+        "store/data/keys.py",
         (("       AND (k.expires_at IS NULL OR k.expires_at > $2)\n", ""),),
         "tests/api/test_access.py::test_a_session_ends_with_its_key_and_with_time",
     ),
     Mutation(
         "the lock of those who count connections",
         "two at once are both the last",
-        "store/tenant_usage.py",
+        "store/data/tenant_usage.py",
         (("    await tx.execute(LOCK, tenant_id)\n", ""),),
         "tests/api/test_tenant_limits.py::test_two_that_ask_at_once_cannot_both_be_the_last",
     ),
     Mutation(
         "the most connections of a tenant",
         "it may have any number",
-        "engine/connection_batches.py",
+        "services/connection_batches.py",
         (
             (
                 "        if await tenant_usage.has_more_connections(tx, tenant_id, at_most):\n",
@@ -169,7 +169,7 @@ TENANTS = (
     Mutation(
         "the most that a tenant stores",
         "its connections go on once it stores too much",
-        "engine/storage_limit.py",
+        "engine/upkeep/storage_limit.py",
         (
             (
                 "for tenant, size in self._bytes.items() if size > self._limit}",
@@ -212,7 +212,7 @@ TENANTS = (
     Mutation(
         "a tenant named like all of them",
         "a key for it sees everybody's rows",
-        "engine/access.py",
+        "services/access.py",
         (("            if tenant_id == EVERY_TENANT:\n", "            if False:\n"),),
         "tests/api/test_keys.py::test_no_tenant_is_named_like_all_of_them",
     ),

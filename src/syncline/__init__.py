@@ -17,14 +17,14 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from syncline.engine.app import Engine
+    from syncline.app import Engine
     from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
     from syncline.model import Connection, Signal, SyncResult
     from syncline.sdk.connector import Connector
     from syncline.settings import Settings
 else:
     _HOMES = {
-        "syncline.engine.app": ("Engine",),
+        "syncline.app": ("Engine",),
         "syncline.errors": ("Permanent", "RateLimited", "SyncError", "Transient", "Unauthorized"),
         "syncline.model": ("Connection", "Signal", "SyncResult"),
         "syncline.sdk.connector": ("Connector",),

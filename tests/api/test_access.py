@@ -9,7 +9,7 @@ import pytest
 
 from support.http import client_of
 from support.world import World
-from syncline.api.access import COOKIE, Person
+from syncline.api.auth import COOKIE, Person
 from syncline.redaction import mask_secrets
 
 Client = httpx2.AsyncClient

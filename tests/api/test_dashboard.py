@@ -13,7 +13,7 @@ import pytest
 from support.http import client_of
 from support.world import World
 from syncline import Connection, Engine, Settings
-from syncline.api.dashboard.live import Streams
+from syncline.api.dashboard.events import Streams
 from syncline.testing.database import TemporaryServer
 
 Client = httpx2.AsyncClient

@@ -10,7 +10,7 @@ import pytest
 
 from support.http import client_of
 from support.world import World
-from syncline.engine.maintenance import Maintenance
+from syncline.engine.upkeep.maintenance import Maintenance
 
 Client = httpx2.AsyncClient
 

@@ -225,7 +225,7 @@ async def test_a_stream_of_events_outlives_the_time_for_headers(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protocol, "HEAD_WITHIN_SECONDS", 0.2)
-    monkeypatch.setattr("syncline.api.dashboard.live.EVERY_SECONDS", 0.1)
+    monkeypatch.setattr("syncline.api.dashboard.events.EVERY_SECONDS", 0.1)
     reader, _ = await server.connect(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     assert await status_of(reader) == 200
 

@@ -14,8 +14,8 @@ from starlette.routing import BaseRoute
 
 from support.http import client_of
 from support.world import World
-from syncline.api.access import Needs, Person, ScopedRoute
 from syncline.api.app import OPEN_PATHS, create_app
+from syncline.api.auth import Needs, Person, ScopedRoute
 from syncline.model import Scope
 
 Client = httpx2.AsyncClient

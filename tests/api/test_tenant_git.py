@@ -7,7 +7,7 @@ import pytest
 
 from support.world import World
 from syncline.connectors.git import GitCommits
-from syncline.settings_git import GitSettings
+from syncline.settings.git import GitSettings
 
 Client = httpx2.AsyncClient
 BODY = {"provider_slug": "git", "external_id": "repo", "config": {"url": "https://git.example/x"}}

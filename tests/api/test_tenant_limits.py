@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from support.world import Told, World
-from syncline.engine import storage_limit
+from syncline.engine.upkeep import storage_limit
 
 Client = httpx2.AsyncClient
 

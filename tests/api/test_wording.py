@@ -9,7 +9,7 @@ import pytest
 
 import syncline.api
 from support.world import at
-from syncline.api.wording import ago, duration, error_text, one_line, reason_text, until
+from syncline.text import ago, duration, error_text, one_line, reason_text, until
 
 NOW = at("12:00")
 API = Path(syncline.api.__file__).parent

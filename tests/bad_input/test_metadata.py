@@ -6,7 +6,7 @@ from typing import Any
 from support.street import HEALTHY_PAGE
 from support.world import Told, World, at
 from syncline import Connection, Signal, SyncResult
-from syncline.store.schedule import rfc3339
+from syncline.store.queue.schedule import rfc3339
 
 CURSOR = '{"since": 1.50, "page": [1, {"a": null}], "text": "é\\u0001"}'  # kept byte for byte
 HUGE = "x" * 1_000_000

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 import syncline
+from syncline.app import Engine
 from syncline.children.limits import ChildLimits
 from syncline.children.process import ProgramNotFound, _remove_abandoned_folders, run, start
-from syncline.engine.app import Engine
 from syncline.errors import Transient
 from syncline.sdk.registry import announced_connectors
 from syncline.settings import Settings

@@ -15,10 +15,10 @@ import pytest
 
 from support.commands import CommandLine, Process
 from syncline import Engine, Settings
-from syncline.cli import following
+from syncline.cli.commands import signal_stream
 from syncline.cli.exports import Format, open_sink
 from syncline.cli.interrupts import Interrupts
-from syncline.store.signal_pages import SignalFilter
+from syncline.store.listings.signals import SignalFilter
 
 INSERT = (
     "INSERT INTO syncline.signals (tenant_id, provider_slug, connection_id, kind, payload,"
@@ -40,7 +40,7 @@ def numbers(lines: list[str]) -> list[int]:
 def test_export_writes_lines_of_json_the_oldest_first(
     syncline: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "A_PAGE", 7)
+    monkeypatch.setattr(signal_stream, "A_PAGE", 7)
     store(syncline, 1, 50)
     store(syncline, 1, 3, tenant="globex")
 
@@ -178,7 +178,7 @@ def test_file_gets_its_name_only_when_complete(
     def fail(*_: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(following, "record", fail)
+    monkeypatch.setattr(signal_stream, "record", fail)
     result = syncline("signals", "export", "--output", str(path))
 
     assert result.exit_code == 1
@@ -243,7 +243,7 @@ def read(process: Process, count: int) -> list[str]:
 async def test_tail_says_that_the_server_changed(
     database_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "A_PAGE", 1)
+    monkeypatch.setattr(signal_stream, "A_PAGE", 1)
     session = await asyncpg.connect(database_url)
     await session.execute(INSERT, "acme", 1, 1)
     await session.execute("UPDATE syncline.signals SET server_start = '2020-01-01'")
@@ -252,7 +252,7 @@ async def test_tail_says_that_the_server_changed(
     interrupts, shown = Interrupts(lambda: None), ""
     async with Engine(Settings(database_url=database_url)) as engine:
         tail = asyncio.create_task(
-            following._follow(engine, SignalFilter(), interrupts, from_start=True, json=True)
+            signal_stream._follow(engine, SignalFilter(), interrupts, from_start=True, json=True)
         )
         while shown.count("\n") < 2:
             await asyncio.sleep(0.01)

@@ -9,7 +9,7 @@ import pytest
 
 from support.telling import CONNECTION, EVERYTHING, SECOND, Spans, tick
 from syncline.cli.logs import rendered_logs
-from syncline.telemetry import Telemetry
+from syncline.telemetry.engine import Telemetry
 
 ELSEWHERE = logging.getLogger("elsewhere")
 ADDRESS = "postgresql://sync:" + "hunter2@db.example/app"

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from support.world import at
-from syncline.cli.live import Journal
-from syncline.cli.screen import FEWEST_ROWS, name_of, render, share_out
-from syncline.store.status import Attempt, LatestSignal, NextRun, Status, Trouble, Whose
-from syncline.store.views import Summary
+from syncline.cli.views.live import Journal
+from syncline.cli.views.screen import FEWEST_ROWS, name_of, render, share_out
+from syncline.store.stats.status import Attempt, LatestSignal, NextRun, Status, Trouble, Whose
+from syncline.store.stats.summary import Summary
 
 NOW = at("12:00")
 DESK = ("acme", "demo", "support-desk", uuid4())

@@ -68,7 +68,7 @@ def test_run_exports_its_spans(syncline: CommandLine, collector: str) -> None:
 @pytest.mark.process
 def test_without_an_endpoint_nothing_is_set_up(syncline: CommandLine) -> None:
     program = (
-        "import sys; from syncline.cli.tracing import exported_spans\n"
+        "import sys; from syncline.cli.otel import exported_spans\n"
         "with exported_spans(): print('opentelemetry.sdk' in sys.modules)"
     )
 

@@ -9,7 +9,7 @@ from support.calendar import PASSWORD, PATH, USER, CalendarDouble
 from support.httpserver import HttpServer, Reply
 from support.threaded import threaded_server
 from syncline import Permanent, RateLimited, Transient, Unauthorized
-from syncline.connectors.caldav import CalDav
+from syncline.connectors.caldav.connector import CalDav
 from syncline.testing.conformance import ConnectorConformance
 from syncline.testing.trial import TrialPage, equip, one_run, take_pages, trial_connection
 

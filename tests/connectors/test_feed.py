@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from syncline import Permanent, RateLimited, Signal, SyncError, Transient, Unauthorized
-from syncline.connectors.feed import Feed
+from syncline.connectors.feed.connector import Feed
 from syncline.testing import TrialPage, take_pages
 from syncline.testing.conformance import ConnectorConformance
 from syncline.testing.trial import equip
@@ -359,7 +359,7 @@ async def test_hostile_feeds_are_contained(document: str, site: Site) -> None:
 async def test_a_feed_that_is_too_large_is_refused(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syncline.connectors.feed.MAX_BYTES", 10_000)
+    monkeypatch.setattr("syncline.connectors.feed.connector.MAX_BYTES", 10_000)
 
     with pytest.raises(SyncError, match="10000"):
         await read(site.put(rss(item(1, body="x" * 20_000))))

@@ -22,7 +22,7 @@ from syncline.errors import Permanent, SyncError, Transient
 from syncline.http import HttpEnvironment
 from syncline.http.auth import basic
 from syncline.model import Connection
-from syncline.settings_git import GitSettings
+from syncline.settings.git import GitSettings
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="the git program is missing")
 

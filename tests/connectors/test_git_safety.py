@@ -17,7 +17,7 @@ from syncline.connectors.git import GitCommits
 from syncline.errors import Permanent, SyncError, Unauthorized
 from syncline.http.auth import basic
 from syncline.model import Connection
-from syncline.settings_git import GitSettings
+from syncline.settings.git import GitSettings
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="the git program is missing")
 

@@ -8,7 +8,7 @@ import pytest
 
 from support.mailserver import PASSWORD, USER, MailDouble, mail_server
 from syncline import Permanent, RateLimited, Transient, Unauthorized
-from syncline.connectors.imap import Imap
+from syncline.connectors.imap.connector import Imap
 from syncline.testing.conformance import ConnectorConformance
 from syncline.testing.trial import TrialPage, equip, take_pages
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from syncline.connectors.instants import earlier, later, read_instant
+from syncline.connectors.timestamps import earlier, later, read_instant
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 

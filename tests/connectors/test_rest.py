@@ -12,9 +12,9 @@ from support.httpserver import HttpServer, Reply, json_reply
 from support.listing import TOKEN, Listing
 from support.threaded import threaded_server
 from syncline import Permanent, RateLimited, Transient, Unauthorized
-from syncline.connectors.configuration import read_configuration
-from syncline.connectors.rest import Rest
-from syncline.connectors.rest_config import Api
+from syncline.connectors.config import read_configuration
+from syncline.connectors.rest.config import Api
+from syncline.connectors.rest.connector import Rest
 from syncline.testing.conformance import ConnectorConformance
 from syncline.testing.trial import TrialPage, equip, take_pages, trial_connection, walk
 

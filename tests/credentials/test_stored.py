@@ -261,7 +261,7 @@ async def test_a_rotation_puts_everything_under_the_first_key(world: World) -> N
 async def test_a_rotation_goes_on_where_it_was_interrupted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syncline.engine.secrets.A_BATCH", 2)
+    monkeypatch.setattr("syncline.services.secrets.A_BATCH", 2)
     for n in range(5):
         await add(world, external_id=str(n))
     keys = f"{new_key('k2')},{world.settings.secret_keys.get_secret_value()}"  # type: ignore[union-attr]

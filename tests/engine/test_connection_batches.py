@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from support.world import World, at
-from syncline.engine.connection_batches import NewConnection
+from syncline.services.connection_batches import NewConnection
 
 
 def new(number: int, **fields: object) -> NewConnection:

@@ -14,9 +14,9 @@ import pytest
 from support.fakes import HeldRun, eventually
 from support.world import World, at
 from syncline import Connection, SyncResult
-from syncline.engine.lanes import STUCK_SECONDS
-from syncline.engine.settlement import Settler
-from syncline.store.claims import Claim
+from syncline.engine.worker.settle import Settler
+from syncline.engine.worker.settle_queue import STUCK_SECONDS
+from syncline.store.queue.claims import Claim
 
 ROW = "SELECT xmin, c.* FROM {schema}.connections c"
 HAS_RUN = "UPDATE {schema}.connections SET last_finished_at = '2025-01-01 11:30Z'"

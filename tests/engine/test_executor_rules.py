@@ -11,8 +11,8 @@ import pytest
 from support.fakes import HeldRun, eventually
 from support.world import World, at
 from syncline import Connection, SyncResult
-from syncline.store import claims
 from syncline.store.pool import Transaction
+from syncline.store.queue import claims
 
 PRESENT = [{}, 0, "", [], False, {"page": 1}]
 

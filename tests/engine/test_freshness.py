@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from support.world import World, at
-from syncline.store import freshness
+from syncline.store.stats import freshness
 
 NOW = at("12:00")
 

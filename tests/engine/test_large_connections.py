@@ -11,9 +11,9 @@ import pytest
 from support.slow_link import slow_link
 from support.world import World, open_world
 from syncline import Connection, Connector, SyncResult
-from syncline.store import claims
-from syncline.store.claims import Lease
 from syncline.store.pool import Pool
+from syncline.store.queue import claims
+from syncline.store.queue.claims import Lease
 
 MEGABYTE = 1_000_000
 SLOW_DOWN = """

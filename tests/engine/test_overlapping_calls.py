@@ -14,7 +14,7 @@ from engine.test_runs import begin
 from support.fakes import HeldRun, eventually
 from support.world import World
 from syncline import Connection, Connector, Engine, Settings, SyncResult
-from syncline.engine.runs import Runs, safe_seconds
+from syncline.engine.worker.runs import Runs, safe_seconds
 
 
 class Reluctant:

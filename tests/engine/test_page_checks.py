@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from support.world import at
 from syncline import Signal, SyncResult
-from syncline.engine.attempt import PageChecker, Threads
+from syncline.engine.worker.attempt import PageChecker, Threads
 from syncline.settings import ExecutorSettings
 
 LIMITS = ExecutorSettings().page_limits

@@ -11,7 +11,8 @@ from support.fakes import eventually
 from support.world import EMPTY_PAGE, Told, World, at
 from syncline import Connection
 from syncline.clock import monotonic, new_id
-from syncline.engine import retention, service
+from syncline.engine import service
+from syncline.engine.upkeep import retention
 
 NOW = at("12:00")
 OLD, YOUNG = NOW - timedelta(days=15), NOW - timedelta(days=13)

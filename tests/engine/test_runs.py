@@ -3,9 +3,9 @@
 import asyncio
 from uuid import UUID
 
-from syncline.engine.runs import Run, Runs
+from syncline.engine.worker.runs import Run, Runs
 from syncline.policy.outcome import Interrupted
-from syncline.store.claims import Claim
+from syncline.store.queue.claims import Claim
 
 
 async def test_a_job_that_was_lost_and_claimed_again_keeps_its_place() -> None:

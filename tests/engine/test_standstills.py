@@ -16,17 +16,17 @@ from support.interleaving import claim as claim_due
 from support.slow_link import slow_link
 from support.world import World, at
 from syncline import Connection, Connector, Signal, SyncResult
-from syncline.engine.lanes import Lanes
-from syncline.engine.persistence import MOST_TIMEOUTS, Persistence
-from syncline.engine.runs import Runs
-from syncline.engine.settlement import Settlement
+from syncline.engine.worker.runs import Runs
+from syncline.engine.worker.settle import Settlement
+from syncline.engine.worker.settle_queue import Lanes
+from syncline.engine.worker.settle_retry import MOST_TIMEOUTS, Persistence
 from syncline.policy.outcome import Raised
 from syncline.sdk.page import Page
-from syncline.store import signals
-from syncline.store.claims import Claim
+from syncline.store.data import signals
 from syncline.store.listener import Listener
 from syncline.store.pool import PASSING, Pool, is_passing, seconds_for
-from syncline.telemetry import Telemetry
+from syncline.store.queue.claims import Claim
+from syncline.telemetry.engine import Telemetry
 
 WAITING = """
     SELECT query FROM pg_catalog.pg_stat_activity
@@ -106,7 +106,7 @@ async def test_held_pages_do_not_fill_the_memory(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are kept until their rows are let go; beyond a bound nothing more is claimed."""
-    monkeypatch.setattr("syncline.engine.executor.MOST_HELD_BYTES", 10)
+    monkeypatch.setattr("syncline.engine.worker.executor.MOST_HELD_BYTES", 10)
     held = await add_due(world, 60)
     async with world.another_engine([Moving()], executor={"concurrency": 10}) as worker:
         executor = worker.engine._executor
@@ -205,7 +205,7 @@ async def test_a_settle_passes_by_a_job_that_somebody_holds(world: World) -> Non
 async def test_verify_does_not_blame_the_reaper_for_a_row_that_somebody_holds(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syncline.engine.inspection.LOOK_AGAIN_SECONDS", 0)
+    monkeypatch.setattr("syncline.services.doctor.LOOK_AGAIN_SECONDS", 0)
     held, other = await world.connection(), await world.connection()
     await world.running_job(held)
     world.clock.advance(seconds=40)

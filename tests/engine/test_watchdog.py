@@ -12,7 +12,7 @@ import pytest
 from support.world import World
 from syncline import SyncResult
 from syncline.engine.watchdog import LONG_HOLD_SECONDS, Watchdog
-from syncline.telemetry import Telemetry
+from syncline.telemetry.engine import Telemetry
 
 LONGEST = "sync_engine_event_loop_longest_hold_seconds"
 HOLDS = "sync_engine_event_loop_holds_total"

@@ -10,8 +10,8 @@ from typing import Any
 
 from support.fakes import HeldRun, eventually
 from support.world import EMPTY_PAGE, World
-from syncline.engine.maintenance import Maintenance
-from syncline.engine.presence import DEAD_AFTER, FORGOTTEN_AFTER
+from syncline.engine.upkeep.heartbeat import DEAD_AFTER, FORGOTTEN_AFTER
+from syncline.engine.upkeep.maintenance import Maintenance
 from syncline.model import Worker
 
 

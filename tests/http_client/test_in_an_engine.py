@@ -11,7 +11,7 @@ from support.httpserver import Reply, http_server, json_reply
 from support.telling import Spans
 from support.world import World
 from syncline import Connection, Connector, Settings, SyncResult
-from syncline.telemetry import Telemetry
+from syncline.telemetry.engine import Telemetry
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "http.md"
 

@@ -12,7 +12,7 @@ from integration.scene import Scene
 from integration.servers import Server, Toll, free_port, running
 from support.calendar import PASSWORD, USER, event
 from syncline import Unauthorized
-from syncline.connectors.caldav import CalDav
+from syncline.connectors.caldav.connector import CalDav
 from syncline.testing.trial import TrialPage, equip, take_pages
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

@@ -16,7 +16,7 @@ from integration.scene import Scene
 from integration.servers import Server, Toll, free_port, running
 from support.mailserver import PASSWORD, USER
 from syncline import Unauthorized
-from syncline.connectors.imap import Imap
+from syncline.connectors.imap.connector import Imap
 from syncline.testing.trial import TrialPage, equip, take_pages
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

@@ -10,7 +10,7 @@ from integration.kinto import PASSWORD, RECORDS, USER, Kinto, running_kinto
 from integration.scene import Scene
 from integration.servers import Toll
 from syncline import RateLimited, Unauthorized
-from syncline.connectors.rest import Rest
+from syncline.connectors.rest.connector import Rest
 from syncline.http import HttpEnvironment
 from syncline.testing.trial import TrialPage, take_pages
 

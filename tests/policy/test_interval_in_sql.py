@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.world import World, at
 from syncline.policy.schedule import read_sync
 from syncline.settings import Settings
-from syncline.store import schedule
 from syncline.store.pool import Pool
+from syncline.store.queue import schedule
 
 RULES = Settings(scheduler={"max_overridden_interval_seconds": 7200}).scheduler.rules
 NOW = at("12:00")

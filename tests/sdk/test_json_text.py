@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.errors import ContractError
-from syncline.sdk.jsontext import decode_json, encode_json, read_json, same_json
+from syncline.sdk.json_text import decode_json, encode_json, read_json, same_json
 
 LIMIT = 100_000
 

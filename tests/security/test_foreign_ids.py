@@ -21,8 +21,8 @@ from support.commands import CommandLine
 from support.http import BASE, client_of
 from support.routes import body_names, methods_of, query_names, routes_of
 from support.world import World
-from syncline.api.access import COOKIE, CSRF_HEADER, Person
 from syncline.api.app import create_app
+from syncline.api.auth import COOKIE, CSRF_HEADER, Person
 from syncline.keyring import new_key
 
 pytestmark = pytest.mark.engine(secret_keys=new_key("k1"))

@@ -21,7 +21,7 @@ from schemathesis import GenerationMode
 
 from support.routes import body_names, methods_of, query_names
 from support.served import Served, served_api
-from syncline.api.access import COOKIE, Person
+from syncline.api.auth import COOKIE, Person
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(280)]
 

@@ -23,16 +23,16 @@ from syncline import Signal, SyncError, SyncResult, Transient
 from syncline.children import parsers
 from syncline.children.parsers import PARSERS, ParserFailed, Parsers
 from syncline.children.process import PASSED_ON
-from syncline.connectors.caldav import CalDav
-from syncline.connectors.feed import Feed
-from syncline.connectors.feed_documents import PARSE_FEED
+from syncline.connectors.caldav.connector import CalDav
+from syncline.connectors.feed.connector import Feed
+from syncline.connectors.feed.documents import PARSE_FEED
 from syncline.connectors.foreign.pages import parse_line
 from syncline.connectors.github import GitHub
-from syncline.connectors.imap import _envelope as read_envelope
+from syncline.connectors.imap.connector import _envelope as read_envelope
 from syncline.connectors.matrix import Matrix
-from syncline.connectors.rest import Rest
-from syncline.engine.attempt import PageChecker, Threads
-from syncline.engine.vault import without_secrets
+from syncline.connectors.rest.connector import Rest
+from syncline.engine.secrets.vault import without_secrets
+from syncline.engine.worker.attempt import PageChecker, Threads
 from syncline.errors import ContractError
 from syncline.http import HttpClient, HttpEnvironment
 from syncline.http.credentials import Credentials

@@ -10,7 +10,7 @@ from support.commands import CommandLine
 from syncline import Settings
 from syncline.errors import SettingsError
 from syncline.keyring import KeyRing, new_key
-from syncline.secret_files import SETTINGS, ReadableByAll
+from syncline.settings.secret_files import SETTINGS, ReadableByAll
 
 CANARY = "canary-of-a-secret"
 

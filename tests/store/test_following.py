@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from support.world import World
-from syncline.store import following
-from syncline.store.following import START, Position
-from syncline.store.signal_pages import SignalFilter
+from syncline.store.listings import follow as following
+from syncline.store.listings.follow import START, Position
+from syncline.store.listings.signals import SignalFilter
 
 INSERT = (
     "INSERT INTO {schema}.signals (id, tenant_id, provider_slug, connection_id, kind)"

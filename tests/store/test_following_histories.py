@@ -18,9 +18,9 @@ from syncline import Engine, Settings
 from syncline.clock import pause
 from syncline.errors import PositionLost
 from syncline.store.embedded.binaries import find_binaries
-from syncline.store.embedded.upgrading import move_to_newest
-from syncline.store.following import ALL_TRANSACTIONS, LOOK, START, Position
-from syncline.store.signal_pages import SignalFilter
+from syncline.store.embedded.upgrade import move_to_newest
+from syncline.store.listings.follow import ALL_TRANSACTIONS, LOOK, START, Position
+from syncline.store.listings.signals import SignalFilter
 from syncline.testing.database import TemporaryServer
 
 INSERT = (

@@ -9,8 +9,8 @@ import pytest
 
 from support.world import World, at
 from syncline import Settings, SyncResult
-from syncline.store import invariants
-from syncline.store.invariants import INVARIANTS, Finding, Yardstick
+from syncline.store.checks import invariants
+from syncline.store.checks.invariants import INVARIANTS, Finding, Yardstick
 from syncline.store.pool import Transaction
 from syncline.store.statements import Statements
 

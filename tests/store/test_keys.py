@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from support.world import World
-from syncline.store import keys
+from syncline.store.data import keys
 
 
 async def test_writing_uses_waits_for_nobody(world: World) -> None:

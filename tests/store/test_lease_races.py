@@ -11,7 +11,8 @@ from support.interleaving import (
 )
 from support.world import World, at
 from syncline import Signal, SyncResult
-from syncline.store import claims, connections
+from syncline.store.data import connections
+from syncline.store.queue import claims
 
 pytestmark = pytest.mark.usefixtures("no_deadlock")
 

@@ -5,7 +5,7 @@ import pytest
 
 from support.interleaving import actor, made_to_wait
 from support.world import World
-from syncline.store import connections
+from syncline.store.data import connections
 
 
 async def test_jobs_before_connections_would_deadlock(world: World) -> None:

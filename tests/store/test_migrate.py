@@ -19,12 +19,12 @@ from support.rights import as_role, connected, documented_roles
 from support.world import at
 from syncline import Engine, Settings, Signal, SyncResult
 from syncline.clock import monotonic
-from syncline.engine.connection_batches import NewConnection
-from syncline.engine.edits import Edit
 from syncline.errors import SchemaError
-from syncline.store.job_batches import Which
+from syncline.services.connection_batches import NewConnection
+from syncline.services.edits import Edit
 from syncline.store.migrate import CREATE_LEDGER, LOCK_TIMEOUT, known_migrations, migrate
 from syncline.store.pool import Pool
+from syncline.store.queue.job_batches import Which
 from syncline.testing import ManualClock, ScriptedConnector
 from syncline.testing.database import TemporaryServer
 

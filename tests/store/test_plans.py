@@ -18,20 +18,13 @@ import pytest
 
 from support.databases import Databases, Mode, modes
 from support.world import at, open_world
-from syncline.store import (
-    board,
-    board_queue,
-    board_rows,
-    claims,
-    connection_pages,
-    connections,
-    job_pages,
-    jobs,
-    requests,
-    retention,
-    schedule,
-)
+from syncline.store.data import connections, retention
+from syncline.store.listings import connections as connection_pages
+from syncline.store.listings import details
+from syncline.store.listings import jobs as job_pages
 from syncline.store.pool import PLANNED_ONCE
+from syncline.store.queue import claims, jobs, schedule, triggers
+from syncline.store.stats import counts, queue
 
 CROWD = (Path(__file__).parents[1] / "support/crowd.sql").read_text()
 BIG_TABLES = {"connections", "sync_jobs", "signals"}
@@ -107,7 +100,7 @@ async def test_what_is_planned_once_reads_no_table_whole_that_was_empty_then(
     alone = [
         case("claim", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, False, TOKEN, LEASE),
         case("close_empty", jobs.CLOSE_EMPTY, 50, READY, [TOKEN] * 50, NOON, on_held_jobs=True),
-        case("trigger", requests.TRIGGER, 1, TOKEN, DUE[0], None, "full", 0, None, NOON, None, ""),
+        case("trigger", triggers.TRIGGER, 1, TOKEN, DUE[0], None, "full", 0, None, NOON, None, ""),
     ]
     preparation, insert, rows = CROWD.partition("INSERT")
     async with empty_cell(databases, server_mode) as url:
@@ -290,21 +283,21 @@ def board_cases() -> Iterator[Case]:
     fifty, last = len(DUE), UUID(int=2**128 - 1)
     minutes = [NOON - timedelta(minutes=place) for place in range(5)]
     until = [minute + timedelta(minutes=1) for minute in minutes]
-    yield case("statuses", board.COUNT_STATUS, fifty, ["paused", "error"], fifty)
-    yield case("freshness", board.SAMPLE, 200, 0.1, 20, fifty)
-    yield case("signals a minute", board.COUNT_SIGNALS_STORED, 250, minutes, until, fifty)
-    yield case("jobs a minute", board.COUNT_JOBS_MADE, fifty, [READY[0]], [last], fifty)
-    yield case("troubles", board.TROUBLES, fifty, 8, fifty)
-    yield case("lanes", board_queue.LANES, 70, NOON, fifty)
-    yield case("waiting", board_queue.WAITING, 150, NOON, fifty)
-    yield case("running", board_queue.RUNNING, fifty, fifty, on_held_jobs=True)
-    yield case("failed", board_queue.FAILED, fifty, UUID(int=0), fifty)
-    yield case("outcomes", board_queue.RECENT_OUTCOMES, fifty, fifty)
-    yield case("names", board_rows.NAMES, fifty, DUE)
-    yield case("leases", board_rows.LEASES, fifty, fifty, fifty, on_held_jobs=True)
-    yield case("tenants", board_rows.TENANTS, fifty, fifty)
+    yield case("statuses", counts.COUNT_STATUS, fifty, ["paused", "error"], fifty)
+    yield case("freshness", counts.SAMPLE, 200, 0.1, 20, fifty)
+    yield case("signals a minute", counts.COUNT_SIGNALS_STORED, 250, minutes, until, fifty)
+    yield case("jobs a minute", counts.COUNT_JOBS_MADE, fifty, [READY[0]], [last], fifty)
+    yield case("troubles", counts.TROUBLES, fifty, 8, fifty)
+    yield case("lanes", queue.LANES, 70, NOON, fifty)
+    yield case("waiting", queue.WAITING, 150, NOON, fifty)
+    yield case("running", queue.RUNNING, fifty, fifty, on_held_jobs=True)
+    yield case("failed", queue.FAILED, fifty, UUID(int=0), fifty)
+    yield case("outcomes", queue.RECENT_OUTCOMES, fifty, fifty)
+    yield case("names", details.NAMES, fifty, DUE)
+    yield case("leases", details.LEASES, fifty, fifty, fifty, on_held_jobs=True)
+    yield case("tenants", details.TENANTS, fifty, fifty)
     yield case(
-        *("signals of jobs", board_rows.COUNT_SIGNALS_OF_JOBS, fifty),
+        *("signals of jobs", details.COUNT_SIGNALS_OF_JOBS, fifty),
         *(DUE[0], NOON - timedelta(days=1), fifty),
     )
 

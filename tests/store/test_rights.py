@@ -16,10 +16,10 @@ from support.world import at
 from syncline import Engine, Settings, Signal, SyncResult
 from syncline.keyring import new_key
 from syncline.policy.symptoms import Verdict
-from syncline.store.diagnosis import NEEDED
-from syncline.store.following import START
-from syncline.store.job_batches import Which
-from syncline.store.signal_pages import SignalFilter
+from syncline.store.checks.doctor import NEEDED
+from syncline.store.listings.follow import START
+from syncline.store.listings.signals import SignalFilter
+from syncline.store.queue.job_batches import Which
 from syncline.testing import ManualClock, ScriptedConnector
 
 SEEN = Signal("seen", at("11:00"), {"n": 1}, dedupe_key="1")

@@ -11,9 +11,10 @@ import pytest
 from support.interleaving import Actor, actor, ended_into_being_held, made_to_wait
 from support.world import World, at
 from syncline import SyncResult
-from syncline.engine.scheduler import TickReport
-from syncline.store import connections, jobs, schedule
-from syncline.store.jobs import Closing
+from syncline.engine.scheduler.tick import TickReport
+from syncline.store.data import connections
+from syncline.store.queue import jobs, schedule
+from syncline.store.queue.jobs import Closing
 
 pytestmark = pytest.mark.usefixtures("no_deadlock")
 NOON = at("12:00")

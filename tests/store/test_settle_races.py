@@ -19,9 +19,10 @@ from support.interleaving import (
 )
 from support.world import World, at
 from syncline import Connection, Signal, SyncResult, Transient
-from syncline.store import connections, jobs
-from syncline.store.claims import Claim
-from syncline.store.jobs import Closing, FollowUp
+from syncline.store.data import connections
+from syncline.store.queue import jobs
+from syncline.store.queue.claims import Claim
+from syncline.store.queue.jobs import Closing, FollowUp
 
 pytestmark = pytest.mark.usefixtures("no_deadlock")
 

@@ -13,9 +13,9 @@ from support.interleaving import actor, claim, due_connection, ended_into_waitin
 from support.world import World, at
 from syncline import Connection, Signal, SyncResult
 from syncline.clock import InjectedClock, monotonic
-from syncline.engine.attempt import PageChecker, PageStream
-from syncline.engine.runs import Runs
-from syncline.engine.streams import Streams
+from syncline.engine.worker.attempt import PageChecker, PageStream
+from syncline.engine.worker.runs import Runs
+from syncline.engine.worker.streams import Streams
 from syncline.policy.outcome import Interrupted
 from syncline.sdk.page import Page
 from syncline.store.pool import Pool, Transaction

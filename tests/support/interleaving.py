@@ -11,9 +11,9 @@ import asyncpg
 from support.fakes import HeldRun, HeldStream, eventually
 from support.world import World
 from syncline import Connection
-from syncline.store import claims
-from syncline.store.claims import Claim, Lease
 from syncline.store.pool import Transaction
+from syncline.store.queue import claims
+from syncline.store.queue.claims import Claim, Lease
 from syncline.store.statements import Statements
 
 PATIENCE_SECONDS = 10

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from syncline import Engine, Settings
 from syncline.http import HttpClient, HttpEnvironment
-from syncline.store import credentials
+from syncline.store.data import credentials
 
 
 async def call_many(url: str, keys: str, connection_id: UUID, page: str, runs: int) -> list[str]:

@@ -10,8 +10,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from syncline.model import ApiKey, Scope, TableSize, Worker
 from syncline.policy.schedule import RunPlan
-from syncline.telemetry import Telemetry
-from syncline.telemetry_api import Refusal
+from syncline.telemetry.api import Refusal
+from syncline.telemetry.engine import Telemetry
 
 CONNECTION, JOB = UUID(int=1), UUID(int=2)
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from support.fakes import HeldRun, LoadedDice
 from support.plainsql import PlainSql
 from syncline import Connection, Connector, Engine, Settings, SyncResult
-from syncline.engine.scheduler import TickReport
+from syncline.engine.scheduler.tick import TickReport
 from syncline.model import Job, StoredSignal
 from syncline.testing import ManualClock, ScriptedConnector
 from syncline.testing.fakes import Line

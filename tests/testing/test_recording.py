@@ -11,7 +11,7 @@ import pytest
 from support.desk import URL, BlockingDesk, Desk, DeskServer, StreamingDesk
 from syncline import Transient
 from syncline.testing import replay, take_pages
-from syncline.testing.recording import (
+from syncline.testing.recorder import (
     Call,
     Masker,
     Player,

@@ -7,15 +7,15 @@ from typing import Any
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 
-from syncline.api import docs, login, problems
-from syncline.api.access import Gate, OperatorCanRead
-from syncline.api.dashboard import installing
+from syncline.api import login, openapi, problems
+from syncline.api.auth import Gate, OperatorCanRead
+from syncline.api.dashboard import setup
 from syncline.api.limits import RequestLimits
 from syncline.api.middleware import RequestMiddleware
-from syncline.api.routes import connections, credentials, jobs, keys, overview, signals
-from syncline.api.wording import one_line, shortened
-from syncline.engine.app import Engine
-from syncline.settings_checks import is_loopback
+from syncline.api.routes import connections, credentials, jobs, keys, signals, stats
+from syncline.app import Engine
+from syncline.settings.checks import is_loopback
+from syncline.text import one_line, shortened
 
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 # A page of another site must not read this one through a name of its own that leads here.
@@ -23,7 +23,7 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 # What strangers may see: probes, the form to sign in, the description, and what these pages load.
 OPEN_PATHS = frozenset(
     {"/healthz", "/readyz", "/login", "/docs", "/openapi.json"}
-    | {f"/{name}" for name in installing.ASSETS}
+    | {f"/{name}" for name in setup.ASSETS}
 )
 
 
@@ -60,13 +60,13 @@ def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
     )
     problems.install(app)
     _add_probes(app, engine)
-    for part in (connections, credentials, jobs, signals, overview, keys):
+    for part in (connections, credentials, jobs, signals, stats, keys):
         app.include_router(part.router)
-    docs.install(app)
+    openapi.install(app)
     login.install(app)
-    installing.install_assets(app)
+    setup.install_assets(app)
     if page:
-        installing.install(app, engine)
+        setup.install(app, engine)
     return app
 
 

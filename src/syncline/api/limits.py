@@ -11,7 +11,7 @@ from syncline.api.problems import Problem
 from syncline.clock import monotonic
 from syncline.policy.rate_limit import Bucket, Rate, take
 from syncline.settings import Settings
-from syncline.telemetry_api import ApiTelemetry, Refusal
+from syncline.telemetry.api import ApiTelemetry, Refusal
 
 MOST_BUCKETS = 10_000  # an attacker with many addresses must not fill the memory
 MOST_WAITING = 200  # requests of one caller that wait for their turn

@@ -7,7 +7,7 @@ from fastapi import Depends, FastAPI, Form, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader
 
-from syncline.api.access import Gate, Needs, Person, check_csrf
+from syncline.api.auth import Gate, Needs, Person, check_csrf
 from syncline.api.problems import Problem
 from syncline.model import Scope
 

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from syncline.api.access import EXPIRY_HEADER, SAFE_METHODS, Gate, Person, address_of
+from syncline.api.auth import EXPIRY_HEADER, SAFE_METHODS, Gate, Person, address_of
 from syncline.api.limits import RequestLimits
 from syncline.api.problems import Problem, problem_of
 from syncline.json_bounds import JsonBounds, JsonScanner, TooComplex
-from syncline.store.schedule import rfc3339
+from syncline.store.queue.schedule import rfc3339
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

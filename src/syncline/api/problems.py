@@ -11,7 +11,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from syncline.api.wording import one_line, shortened
 from syncline.errors import (
     Changed,
     Conflict,
@@ -21,6 +20,7 @@ from syncline.errors import (
     TooSlow,
 )
 from syncline.store.pool import is_passing
+from syncline.text import one_line, shortened
 
 LOG = logging.getLogger("syncline.http")
 MEDIA_TYPE = "application/problem+json"

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from syncline.api.problems import Problem
 from syncline.policy.rate_limit import network_of
 from syncline.settings import ApiSettings
-from syncline.telemetry_api import ApiTelemetry, Refusal
+from syncline.telemetry.api import ApiTelemetry, Refusal
 
 LARGEST_HEAD = 16_384
 MOST_HEADERS = 100

@@ -10,10 +10,10 @@ import uvicorn
 
 from syncline.api.app import create_app
 from syncline.api.protocol import IDLE_SECONDS, bounded_protocol
-from syncline.engine.app import Engine
+from syncline.app import Engine
 from syncline.errors import SettingsError
 from syncline.settings import ApiSettings
-from syncline.settings_checks import is_loopback
+from syncline.settings.checks import is_loopback
 
 ANSWERS_MAY_TAKE_SECONDS = 3  # what is being answered at a stop gets so long to end
 

@@ -1,9 +1,9 @@
 """What a tenant's own key may add to: so many connections, so many stored bytes."""
 
-from syncline.api.access import Person
+from syncline.api.auth import Person
 from syncline.api.problems import Problem
-from syncline.engine.app import Engine
-from syncline.engine.storage_limit import too_much_stored
+from syncline.app import Engine
+from syncline.engine.upkeep.storage_limit import too_much_stored
 
 
 def connection_limit(engine: Engine, person: Person) -> int | None:

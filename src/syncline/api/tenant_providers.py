@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from uuid import UUID
 
-from syncline.api.access import Person
+from syncline.api.auth import Person
 from syncline.api.problems import Problem
-from syncline.engine.app import Engine
+from syncline.app import Engine
 
 
 async def check_providers(engine: Engine, person: Person, by_field: Mapping[str, str]) -> None:

@@ -9,26 +9,26 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from syncline.cli import (
+from syncline.cli.commands import (
     connections,
+    connections_import,
     connector,
     database,
-    diagnosis,
-    explaining,
-    following,
-    importing,
+    doctor,
+    explain,
     jobs,
     keys,
-    overview,
+    run,
     secrets,
-    serving,
+    signal_stream,
     signals,
     singer,
+    status,
     tenants,
-    verifying,
+    verify,
     workers,
 )
-from syncline.cli.failures import report
+from syncline.cli.errors import report
 from syncline.cli.session import Session
 
 WITH_VALUE = ("--database-url", "--schema", "--connectors", "--log-level", "--log-format")
@@ -152,20 +152,20 @@ def syncline(
     context.obj = Session(database_url, schema, modules, log_level, log_format)
 
 
-app.add_typer(serving.commands)
+app.add_typer(run.commands)
 app.add_typer(database.commands)
-app.add_typer(verifying.commands)
-app.add_typer(overview.commands)
-app.add_typer(diagnosis.commands)
+app.add_typer(verify.commands)
+app.add_typer(status.commands)
+app.add_typer(doctor.commands)
 app.add_typer(workers.commands)
-connections.commands.add_typer(importing.commands)
+connections.commands.add_typer(connections_import.commands)
 app.add_typer(connections.commands, name="connections")
 app.add_typer(connector.commands, name="connector")
 app.add_typer(jobs.commands, name="jobs")
-signals.commands.add_typer(following.commands)
+signals.commands.add_typer(signal_stream.commands)
 app.add_typer(signals.commands, name="signals")
 app.add_typer(singer.commands, name="singer")
-app.add_typer(explaining.commands)
+app.add_typer(explain.commands)
 app.add_typer(tenants.commands, name="tenants")
 app.add_typer(keys.commands, name="keys")
 app.add_typer(secrets.commands, name="secrets")

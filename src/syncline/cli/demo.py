@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from syncline.app import Engine
 from syncline.connectors.demo import DEMO_CONNECTIONS
 from syncline.connectors.git.local import roots_of
-from syncline.engine.app import Engine
 from syncline.settings import Settings
 
 GIT_TENANT = "acme"

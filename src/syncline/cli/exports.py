@@ -11,7 +11,7 @@ from typing import Annotated, Any, Protocol, TextIO
 
 import typer
 
-from syncline.cli.failures import Failure
+from syncline.cli.errors import Failure
 from syncline.cli.output import plain
 from syncline.private_files import completed_file
 

@@ -15,8 +15,8 @@ import structlog
 from opentelemetry import trace
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from syncline.api.wording import printable
 from syncline.redaction import mask_secrets
+from syncline.text import printable
 
 MULTI_LINE = {"exception", "stack"}
 

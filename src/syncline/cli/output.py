@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from syncline.api.wording import one_line, shortened
+from syncline.text import one_line, shortened
 
 UNLIMITED = 100_000  # columns: what goes into a file or a pipe is never cut
 LONGEST_CELL, LONGEST_FIELD = 100, 4000

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import typer
 
-from syncline.cli.failures import Failure
+from syncline.cli.errors import Failure
 
 Advance = Callable[[float], None]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from syncline.api.server import Listener, serving
+from syncline.app import Engine
 from syncline.cli.demo import add_demo_connections, allow_repository
 from syncline.cli.interrupts import Interrupts
-from syncline.cli.live import show
+from syncline.cli.otel import exported_spans
 from syncline.cli.session import Session, perform
-from syncline.cli.tracing import exported_spans
-from syncline.engine.app import Engine
+from syncline.cli.views.live import show
 from syncline.errors import SettingsError
 from syncline.settings import Settings
 from syncline.store.embedded.home import resolve_home

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from syncline import eventloop
-from syncline.api.wording import one_line
 from syncline.cli.interrupts import Interrupted, Interrupts
 from syncline.cli.output import say
 from syncline.clock import pause
 from syncline.errors import SettingsError
-from syncline.secret_files import ReadableByAll
+from syncline.settings.secret_files import ReadableByAll
+from syncline.text import one_line
 
 if TYPE_CHECKING:  # imported by the commands that need them: the help stays quick
-    from syncline.engine.app import Engine
+    from syncline.app import Engine
     from syncline.sdk.connector import Connector
     from syncline.settings import Settings
 
@@ -61,7 +61,7 @@ class Session:
         self, settings: "Settings | None" = None, *, wait: bool = False
     ) -> AsyncIterator["Engine"]:
         """Lend an open engine; with `wait`, once its database can be reached."""
-        from syncline.engine.app import Engine
+        from syncline.app import Engine
 
         chosen = settings or self.settings()
         engine = Engine(chosen, self.connectors(chosen))

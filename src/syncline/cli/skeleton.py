@@ -9,7 +9,7 @@ from string import Template
 
 import typer
 
-from syncline.cli.failures import Failure
+from syncline.cli.errors import Failure
 
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 # Where each template goes; `{module}` is the connector's module.

@@ -7,7 +7,7 @@ from typing import Any
 
 from syncline.cli.output import print_fields, print_json, print_table
 from syncline.sdk.connector import Connector
-from syncline.testing.recording import Call, Masker, Recorder, save_calls
+from syncline.testing.recorder import Call, Masker, Recorder, save_calls
 from syncline.testing.trial import TrialPage, equip, take_pages, trial_connection, walk
 
 

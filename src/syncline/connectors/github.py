@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from httpx2 import Response
 from pydantic import Field, StringConstraints
 
-from syncline.connectors.configuration import Configuration, read_configuration
-from syncline.connectors.instants import earlier, later, read_instant
+from syncline.connectors.config import Configuration, read_configuration
+from syncline.connectors.timestamps import earlier, later, read_instant
 from syncline.errors import Permanent, RateLimited, SyncError, Transient
 from syncline.http import HttpClient, Validators
 from syncline.model import Connection, Signal, SyncResult

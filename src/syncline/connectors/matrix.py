@@ -9,8 +9,8 @@ from urllib.parse import quote
 from httpx2 import Response
 from pydantic import Field
 
-from syncline.connectors.configuration import Configuration, read_configuration
-from syncline.connectors.instants import read_instant
+from syncline.connectors.config import Configuration, read_configuration
+from syncline.connectors.timestamps import read_instant
 from syncline.errors import Permanent, Transient
 from syncline.http import HttpClient
 from syncline.model import Connection, Signal, SyncResult

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from syncline.clock import Dice, monotonic
-from syncline.telemetry import Telemetry
+from syncline.telemetry.engine import Telemetry
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 2.0
 FAILURES_IN_TROUBLE = 2  # in a row: one may be a session that was lost

@@ -10,20 +10,20 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
 from syncline.clock import Clock, Dice, monotonic
-from syncline.engine.executor import Executor
-from syncline.engine.leases import LeaseKeeper, Reaper
 from syncline.engine.loop import Loop
-from syncline.engine.maintenance import LOOK_EVERY, Maintenance
-from syncline.engine.presence import BEAT_EVERY, Presence
-from syncline.engine.retention import FIRST_REST, REST, Pruner
-from syncline.engine.scheduler import Scheduler
+from syncline.engine.scheduler.tick import Scheduler
+from syncline.engine.upkeep.heartbeat import BEAT_EVERY, Presence
+from syncline.engine.upkeep.maintenance import LOOK_EVERY, Maintenance
+from syncline.engine.upkeep.retention import FIRST_REST, REST, Pruner
 from syncline.engine.wakeup import Wakeup
 from syncline.engine.watchdog import Watchdog
+from syncline.engine.worker.executor import Executor
+from syncline.engine.worker.leases import LeaseKeeper, Reaper
 from syncline.settings import Settings
-from syncline.store import views
 from syncline.store.embedded import EmbeddedPostgres
 from syncline.store.pool import Pool
-from syncline.telemetry import Telemetry
+from syncline.store.stats import summary
+from syncline.telemetry.engine import Telemetry
 
 CHECK_DATABASE_EVERY = timedelta(seconds=3)
 MEASURE_EVERY = timedelta(seconds=15)
@@ -218,7 +218,7 @@ class Service:
     async def _measure_queue(self) -> timedelta:
         async with self._pool.transaction() as tx:
             now = await self._clock.now(tx)
-            queue = await views.measure_queue(tx, now=now)
+            queue = await summary.measure_queue(tx, now=now)
         oldest_age = now - queue.oldest_due_at if queue.oldest_due_at else timedelta()
         self._telemetry.queue_measured(queue.depth_by_provider, oldest_age)
         return MEASURE_EVERY

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from syncline.clock import monotonic, processor_time
-from syncline.telemetry import Telemetry
+from syncline.telemetry.engine import Telemetry
 
 ASK_EVERY_SECONDS = 0.05
 LONG_HOLD_SECONDS = 0.25

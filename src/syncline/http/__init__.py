@@ -39,13 +39,13 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from syncline.http.answers import ErrorMap
     from syncline.http.auth import Authentication, authentication_from
     from syncline.http.blocking import BlockingHttpClient
     from syncline.http.client import HttpClient
     from syncline.http.conditional import Validators
     from syncline.http.environment import Exchange, HttpEnvironment, HttpLimits
     from syncline.http.rate_limits import wait_seconds
+    from syncline.http.status_errors import ErrorMap
 else:
     _HOMES = {
         "answers": ("ErrorMap",),

@@ -11,16 +11,16 @@ from httpx2 import URL, Request, Response
 from syncline.clock import host_time
 from syncline.errors import Permanent, SyncError, Transient
 from syncline.http.addresses import origin_of
-from syncline.http.answers import ErrorMap, error_of
 from syncline.http.auth import Authentication, authentication_from, basic
 from syncline.http.body import ACCEPTED
 from syncline.http.conditional import Validators
 from syncline.http.credentials import Credentials
 from syncline.http.environment import HttpEnvironment
-from syncline.http.pages import Pages
+from syncline.http.pagination import Pages
 from syncline.http.redirects import is_redirect, next_request
-from syncline.http.sending import BROKEN, SLOW, Bounds, Sender, check_headers, reason
-from syncline.http.wording import address, describe
+from syncline.http.request import BROKEN, SLOW, Bounds, Sender, check_headers, reason
+from syncline.http.safe_url import address, describe
+from syncline.http.status_errors import ErrorMap, error_of
 from syncline.redaction import Scrubber, secrets_in
 
 USER_AGENT = "syncline"

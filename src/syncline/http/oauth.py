@@ -9,9 +9,9 @@ from authlib.integrations.base_client import OAuthError
 from authlib.integrations.httpx_client import AsyncOAuth2Client
 
 from syncline.errors import Permanent, SyncError, Transient
-from syncline.http.answers import error_of
 from syncline.http.client import HttpClient
-from syncline.http.wording import describe
+from syncline.http.safe_url import describe
+from syncline.http.status_errors import error_of
 
 GRANT_REFUSED = {"invalid_grant", "bad_refresh_token"}
 LARGEST_ANSWER = 65_536  # bytes; authlib parses it on the loop

@@ -6,13 +6,20 @@ from datetime import datetime
 from uuid import UUID
 
 from syncline.model import ConnectionStatus, JobStatus, Worker, WorkerStatus
-from syncline.policy.account import describe, error_line, instant_text, moment, reason_line, span
 from syncline.policy.evidence import (
     Evidence,
     Explanation,
     PendingJob,
     Reason,
     StoppingJob,
+)
+from syncline.policy.explain_text import (
+    describe,
+    error_line,
+    instant_text,
+    moment,
+    reason_line,
+    span,
 )
 
 

@@ -10,7 +10,7 @@ from syncline.errors import ContractError, Permanent, RateLimited, SyncError, Un
 from syncline.model import ConnectionStatus
 from syncline.policy.backoff import Backoff, read_hint
 from syncline.redaction import mask_secrets
-from syncline.sdk.jsontext import encode_json
+from syncline.sdk.json_text import encode_json
 from syncline.sdk.page import Page
 
 # As JSON, and together with the rest of the record below 4 kB.

@@ -10,7 +10,7 @@ from syncline.model import Connection, SyncResult
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import, and not every connector calls out
     from syncline.http import Authentication, BlockingHttpClient, HttpClient, HttpEnvironment
-    from syncline.http.answers import ErrorMap
+    from syncline.http.status_errors import ErrorMap
 
 
 class Connector:

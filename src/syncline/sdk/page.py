@@ -10,7 +10,7 @@ from typing import Any
 
 from syncline.errors import ContractError
 from syncline.model import Signal, SyncResult
-from syncline.sdk.jsontext import encode_json, same_json
+from syncline.sdk.json_text import encode_json, same_json
 
 MAX_KIND = 255
 MAX_DEDUPE_KEY_BYTES = 1024  # an index row takes 2704 bytes at most

@@ -2,7 +2,7 @@
 
 from syncline.testing.database import temporary_database
 from syncline.testing.fakes import ManualClock, ScriptedConnector
-from syncline.testing.replaying import replay
+from syncline.testing.replay import replay
 from syncline.testing.trial import TrialPage, take_pages
 
 __all__ = [

@@ -20,7 +20,7 @@ from syncline.errors import ContractError
 from syncline.sdk.connector import Connector
 from syncline.testing import checks, fault_checks
 from syncline.testing.checks import Skipped, Subject
-from syncline.testing.replaying import answers_from
+from syncline.testing.replay import answers_from
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from uuid import UUID
 from fastapi import APIRouter, Form, Request, Response
 from fastapi.responses import RedirectResponse
 
-from syncline.api.access import Person, check_csrf
-from syncline.api.dashboard.views import PageRoute, Shown
+from syncline.api.auth import Person, check_csrf
+from syncline.api.dashboard.renderer import PageRoute, Shown
 from syncline.api.login import ActingOperator
 from syncline.api.problems import Problem
-from syncline.api.wording import one_line, shortened
-from syncline.engine.app import Engine
+from syncline.app import Engine
 from syncline.model import JobType
+from syncline.text import one_line, shortened
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 MOST_AT_ONCE = 500

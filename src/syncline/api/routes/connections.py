@@ -7,8 +7,8 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 
-from syncline.api.access import CanAdminister, CanOperate, CanRead, Person, ScopedRoute
-from syncline.api.answers import (
+from syncline.api.auth import CanAdminister, CanOperate, CanRead, Person, ScopedRoute
+from syncline.api.idempotency import (
     IdempotencyKey,
     IfMatch,
     answer_once,
@@ -17,7 +17,8 @@ from syncline.api.answers import (
     expected_version,
     problems,
 )
-from syncline.api.asked import (
+from syncline.api.problems import invalid
+from syncline.api.requests import (
     BulkBody,
     ConnectionQuery,
     EditBody,
@@ -26,8 +27,7 @@ from syncline.api.asked import (
     PauseBody,
     SyncBody,
 )
-from syncline.api.problems import invalid
-from syncline.api.schemas import (
+from syncline.api.responses import (
     AddedOut,
     BulkOut,
     ConnectionOut,
@@ -37,10 +37,10 @@ from syncline.api.schemas import (
 )
 from syncline.api.tenant_limits import check_storage, connection_limit
 from syncline.api.tenant_providers import check_provider_of, check_providers
-from syncline.engine.connection_batches import Added, NewConnection
-from syncline.engine.edits import Edit, Left, version_of
-from syncline.engine.jobs import TENANTS_HIGHEST_PRIORITY
 from syncline.model import Connection, Scope
+from syncline.services.connection_batches import Added, NewConnection
+from syncline.services.edits import Edit, Left, version_of
+from syncline.services.jobs import TENANTS_HIGHEST_PRIORITY
 
 router = APIRouter(prefix="/v1/connections", tags=["connections"], route_class=ScopedRoute)
 

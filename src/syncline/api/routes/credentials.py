@@ -4,10 +4,10 @@ from uuid import UUID
 
 from fastapi import APIRouter, Request
 
-from syncline.api.access import CanAdminister, ScopedRoute
-from syncline.api.answers import engine_of, problems
-from syncline.api.asked import CredentialsBody
-from syncline.api.schemas import ConnectionOut
+from syncline.api.auth import CanAdminister, ScopedRoute
+from syncline.api.idempotency import engine_of, problems
+from syncline.api.requests import CredentialsBody
+from syncline.api.responses import ConnectionOut
 from syncline.api.tenant_providers import check_provider_of
 
 router = APIRouter(

@@ -5,12 +5,12 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 
-from syncline.api.access import CanOperate, CanRead, ScopedRoute
-from syncline.api.answers import IdempotencyKey, answer_once, engine_of, problems
-from syncline.api.asked import JobQuery
-from syncline.api.schemas import JobOut, JobPage
+from syncline.api.auth import CanOperate, CanRead, ScopedRoute
+from syncline.api.idempotency import IdempotencyKey, answer_once, engine_of, problems
+from syncline.api.requests import JobQuery
+from syncline.api.responses import JobOut, JobPage
 from syncline.api.tenant_limits import check_storage
-from syncline.store.job_pages import JobFilter
+from syncline.store.listings.jobs import JobFilter
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ScopedRoute)
 

@@ -5,10 +5,10 @@ from uuid import UUID
 
 from fastapi import APIRouter, Request
 
-from syncline.api.access import OperatorCanAdminister, ScopedRoute
-from syncline.api.answers import engine_of, problems
-from syncline.api.asked import NewKeyBody
-from syncline.api.schemas import KeyOut, KeysOut, NewKeyOut
+from syncline.api.auth import OperatorCanAdminister, ScopedRoute
+from syncline.api.idempotency import engine_of, problems
+from syncline.api.requests import NewKeyBody
+from syncline.api.responses import KeyOut, KeysOut, NewKeyOut
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=ScopedRoute)
 

@@ -10,15 +10,15 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
-from syncline.api.access import CanRead, Person, ScopedRoute
-from syncline.api.answers import engine_of, problems
-from syncline.api.asked import FollowQuery, SignalExport, SignalFilters, SignalQuery, TailQuery
-from syncline.api.schemas import FollowedOut, SignalOut, SignalPage
+from syncline.api.auth import CanRead, Person, ScopedRoute
+from syncline.api.idempotency import engine_of, problems
+from syncline.api.requests import FollowQuery, SignalExport, SignalFilters, SignalQuery, TailQuery
+from syncline.api.responses import FollowedOut, SignalOut, SignalPage
+from syncline.app import Engine
 from syncline.clock import monotonic, pause
-from syncline.engine.app import Engine
 from syncline.model import StoredSignal
-from syncline.store.following import START, Followed, Position
-from syncline.store.signal_pages import SignalFilter
+from syncline.store.listings.follow import START, Followed, Position
+from syncline.store.listings.signals import SignalFilter
 
 router = APIRouter(prefix="/v1/signals", tags=["signals"], route_class=ScopedRoute)
 NDJSON = "application/x-ndjson"

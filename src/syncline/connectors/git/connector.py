@@ -18,7 +18,7 @@ from syncline.connectors.git.storage import MirrorStorage
 from syncline.errors import Permanent, Transient
 from syncline.model import Connection, Signal, SyncResult
 from syncline.sdk.connector import Connector
-from syncline.settings_git import GitSettings
+from syncline.settings.git import GitSettings
 
 MAX_TIPS = 500  # keeps a cursor within 35 kB even with SHA-256 names
 MAX_URL = 2_000

@@ -13,7 +13,7 @@ from syncline.errors import Permanent
 from syncline.http.addresses import FIRST_UNPRIVILEGED_PORT, SETTING, refusal
 from syncline.http.auth import authentication_from
 from syncline.http.environment import HttpEnvironment
-from syncline.settings_git import GitSettings
+from syncline.settings.git import GitSettings
 
 DEFAULT_USER = "x-access-token"  # what a token's name is to most hosts of repositories
 PORTS = {"https": 443, "http": 80, "ssh": 22, "git": 9418}

@@ -1,7 +1,7 @@
 """A Postgres server that nobody has to install, shared by the processes of one home."""
 
 from syncline.store.embedded.binaries import Binaries, find_binaries, read_binaries
-from syncline.store.embedded.sharing import EmbeddedPostgres, keep_running, stop, upgrade
+from syncline.store.embedded.server import EmbeddedPostgres, keep_running, stop, upgrade
 
 __all__ = [
     "Binaries",

@@ -1,0 +1,218 @@
+"""The pages about connections: the list, and one of them with the answer to why."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from syncline.api.dashboard.charts import Chart, Entry, stack
+from syncline.api.dashboard.renderer import PageRoute, Shown
+from syncline.api.login import ViewingOperator
+from syncline.app import Engine
+from syncline.model import PENDING, Connection, ConnectionStatus, Job, JobStatus
+from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS
+from syncline.store.listings.connections import Order
+from syncline.store.listings.details import SignalsOfJobs
+from syncline.store.listings.jobs import JobFilter
+from syncline.store.listings.signals import SignalFilter
+from syncline.text import ago, duration
+
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
+ROWS = 50
+RUNS_SHOWN = 40
+SIGNALS_SHOWN = 12
+Text = Annotated[str, Query(max_length=1100)]
+
+
+@router.get("/connections")
+async def list_connections(
+    request: Request,
+    viewer: ViewingOperator,
+    views: Shown,
+    q: Text = "",
+    tenant: Text = "",
+    provider: Text = "",
+    status: Text = "",
+    order: Text = "",
+    after: Annotated[str, Query(max_length=4096)] = "",
+) -> Response:
+    """Return a page of the connections that are looked for."""
+    if named := _as_uuid(q.strip()):
+        return RedirectResponse(f"/connections/{named}", status_code=303)
+    wanted = {"q": q, "tenant": tenant, "provider": provider, "status": status, "order": order}
+    found = await views.engine.connections.page(
+        tenant_id=tenant.strip() or None,
+        provider_slug=provider or None,
+        status=status or None,
+        external_id_prefix=q.strip() or None,
+        order=order or None,
+        after=after or None,
+        limit=ROWS,
+    )
+    return views.page(
+        "connections.html",
+        request,
+        title="Connections",
+        viewer=viewer,
+        wanted=wanted,
+        lines=[_line(views.engine, connection) for connection in found.items],
+        next_page=_link(wanted, after=found.next_page) if found.next_page else None,
+        is_first=not after,
+        here=_link(wanted, after=after),
+        status_links=[
+            (name, _link({**wanted, "status": name})) for name in ("", *ConnectionStatus)
+        ],
+        by_status=(await views.overview.get()).by_status,
+        total=(await views.overview.get()).connections,
+        tenants=await views.tenants.get(),
+        providers=await views.providers_known(),
+        orders=[
+            (Order.ID, "Oldest first"),
+            (Order.STALENESS, "Least fresh first"),
+            (Order.EXTERNAL_ID, "By name"),
+        ],
+        now=await views.engine.board.now(),
+        done=_done(request),
+    )
+
+
+@router.get("/connections/{connection_id}")
+async def show_connection(
+    request: Request, viewer: ViewingOperator, views: Shown, connection_id: UUID
+) -> Response:
+    """Return everything about one connection, and why it runs or does not."""
+    engine = views.engine
+    connection = await engine.connections.get(connection_id)
+    explanation = await engine.explain(connection_id)
+    runs = (await engine.jobs.page(JobFilter(connection_id=connection_id), limit=RUNS_SHOWN)).items
+    counted = await engine.board.signals_of(connection_id, runs)
+    signals = await engine.signals.page(
+        SignalFilter(connection_id=connection_id), limit=SIGNALS_SHOWN
+    )
+    now = await engine.board.now()
+    return views.page(
+        "connection.html",
+        request,
+        title=connection.external_id,
+        viewer=viewer,
+        line=_line(engine, connection),
+        connection=connection,
+        why=explanation,
+        evidence=_read_evidence(explanation.evidence),
+        sync=_sync_of(connection),
+        runs=[(job, counted.of(job.id, job.started_at)) for job in runs],
+        troubles=[job for job in runs if job.error is not None][:5],
+        timeline=_timeline(runs, counted, now),
+        signals=signals.items,
+        shortest=MINIMUM_INTERVAL_SECONDS,
+        longest=engine.settings.scheduler.max_overridden_interval_seconds,
+        is_pending=any(job.status in PENDING for job in runs),
+        now=now,
+        done=_done(request),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A connection as a list shows it; what somebody wrote into its metadata may be anything."""
+
+    connection: Connection
+    interval_seconds: float
+    is_own_interval: bool
+    next_run_at: datetime | None
+
+
+def _line(engine: Engine, connection: Connection) -> Line:
+    sync = _sync_of(connection)
+    own = sync.get("interval_seconds")
+    if isinstance(own, bool) or not isinstance(own, int) or own <= 0:
+        own = None
+    default = engine.settings.scheduler.rules.default_interval.total_seconds()
+    next_run_at = _as_time(sync.get("next_run_at"))
+    is_active = connection.status == ConnectionStatus.ACTIVE
+    return Line(
+        connection, float(own or default), own is not None, next_run_at if is_active else None
+    )
+
+
+def _sync_of(connection: Connection) -> dict[str, Any]:
+    sync = connection.metadata.get("sync") if isinstance(connection.metadata, dict) else None
+    return sync if isinstance(sync, dict) else {}
+
+
+def _timeline(runs: Sequence[Job], counted: SignalsOfJobs, now: datetime) -> Chart:
+    """Return a column for each run that began, the oldest first, as tall as it was long."""
+    begun = [job for job in reversed(runs) if job.started_at is not None]
+    lengths = [_length_of(job, now) for job in begun]
+    # The root keeps short runs visible beside one that took a thousand times as long.
+    return stack(
+        [
+            Entry(
+                f"{ago(now, job.started_at)}: {job.status}, {duration(length)}, "
+                f"{_told(counted.of(job.id, job.started_at))}"
+                if job.started_at
+                else "",
+                {job.status: max(length.total_seconds(), 0.001) ** 0.5},
+            )
+            for job, length in zip(begun, lengths, strict=True)
+        ],
+        slots=RUNS_SHOWN,
+    )
+
+
+def _length_of(job: Job, now: datetime) -> timedelta:
+    assert job.started_at is not None
+    is_running = job.status == JobStatus.RUNNING
+    end = job.finished_at or (now if is_running else job.updated_at)
+    return end - job.started_at
+
+
+def _told(signals: int | None) -> str:
+    return "signals not counted" if signals is None else f"{signals:,} signals"
+
+
+def _read_evidence(evidence: dict[str, Any]) -> dict[str, datetime | None]:
+    names = ("next_slot_at", "last_finished_at", "last_succeeded_at")
+    return {name: _as_time(evidence.get(name)) for name in names}
+
+
+def _as_time(value: Any) -> datetime | None:
+    with contextlib.suppress(ValueError, TypeError):
+        found = datetime.fromisoformat(value)
+        return found if found.tzinfo is not None else None
+    return None
+
+
+def _as_uuid(text: str) -> UUID | None:
+    with contextlib.suppress(ValueError):
+        return UUID(text) if len(text) == 36 else None
+    return None
+
+
+def _link(wanted: dict[str, str], **more: str | None) -> str:
+    chosen = {name: value for name, value in {**wanted, **more}.items() if value}
+    return f"/connections?{urlencode(chosen)}" if chosen else "/connections"
+
+
+DONE = {
+    "synced": ("is queued to sync now", "are queued to sync now"),
+    "resynced": ("is queued for a full resync", "are queued for a full resync"),
+    "paused": ("is paused", "are paused"),
+    "resumed": ("is active again", "are active again"),
+    "changed": ("has a new interval", "have a new interval"),
+}
+
+
+def _done(request: Request) -> str:
+    """Return what an action came to, as the address tells it: one of our own sentences."""
+    told = DONE.get(request.query_params.get("done", ""))
+    count = request.query_params.get("count", "1")
+    if told is None or not (count.isascii() and count.isdigit()) or len(count) > 6:
+        return ""
+    return f"1 connection {told[0]}." if count == "1" else f"{int(count):,} connections {told[1]}."

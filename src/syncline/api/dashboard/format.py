@@ -1,0 +1,99 @@
+"""How numbers, times and JSON are shown on a page."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from syncline.redaction import mask_secrets
+from syncline.store.stats.counts import Figure
+from syncline.text import one_line, printable, shortened
+
+LARGEST_JSON = 200_000
+LONGEST_PREVIEW = 160
+LARGEST_PREVIEW = 10 * LONGEST_PREVIEW  # before the spaces go
+SIGNS = {"exact": "", "estimate": "≈ ", "at_least": "≥ "}
+# A string may have been cut, so that its last quote is missing.
+STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
+TOKEN = re.compile(
+    rf"(?P<key>{STRING}(?=:))|(?P<text>{STRING})"
+    r"|(?P<number>-?\d[\d.eE+-]*+)|(?P<word>true|false|null)|(?P<other>[\s\S])"
+)
+LENGTHS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def number(count: int) -> str:
+    return f"{count:,}"
+
+
+def figure(found: Figure) -> str:
+    """Return a count, with a sign where it is not exact."""
+    shown = round(found.count, -3) if found.kind == "estimate" else found.count
+    return f"{SIGNS[found.kind]}{shown:,}"
+
+
+def instant(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def hour(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%H:%M")
+
+
+def length(seconds: float) -> str:
+    """Return a length of time in the largest unit that divides it."""
+    size, unit = next((entry for entry in LENGTHS if seconds % entry[0] == 0), (1, "s"))
+    return f"{seconds / size:g} {unit}"
+
+
+def age(now: datetime, since: datetime | None) -> timedelta | None:
+    return now - since if since is not None else None
+
+
+def percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else ""
+
+
+def short_id(id_: UUID) -> str:
+    """Return the end of an id, which tells ids of the same moment apart."""
+    return f"…{str(id_)[-8:]}"
+
+
+def spaced(word: str) -> str:
+    return one_line(word.replace("_", " "))
+
+
+def preview(value: Any) -> str:
+    """Return the beginning of a JSON value in a line."""
+    return shortened(one_line(mask_secrets(_dumped(value, None), LARGEST_PREVIEW)), LONGEST_PREVIEW)
+
+
+def json_text(value: Any) -> str:
+    """Return JSON, indented, without secrets, cut where it is very long."""
+    text = mask_secrets(_dumped(value, 2), LARGEST_JSON + 1)
+    lines = (printable(line) for line in text[:LARGEST_JSON].split("\n"))
+    return "\n".join(lines) + ("\n… (cut)" if len(text) > LARGEST_JSON else "")
+
+
+def json_tokens(value: Any) -> Iterator[tuple[str, str]]:
+    """Return pieces of indented JSON, each with the name of what it is."""
+    rest = ""
+    for match in TOKEN.finditer(json_text(value)):
+        kind = match.lastgroup or "other"
+        if kind == "other":
+            rest += match[0]
+            continue
+        if rest:
+            yield "", rest
+            rest = ""
+        yield kind, match[0]
+    yield "", rest
+
+
+def _dumped(value: Any, indent: int | None) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    except (ValueError, RecursionError):
+        return "(cannot be shown)"

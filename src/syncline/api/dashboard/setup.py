@@ -1,0 +1,40 @@
+"""Puts the pages into an application, with what they need beside them."""
+
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+
+from fastapi import FastAPI, Response
+
+from syncline.api.dashboard import actions, connections, events, overview, records
+from syncline.api.dashboard.events import Streams
+from syncline.api.dashboard.renderer import Views
+from syncline.app import Engine
+
+ASSETS = {
+    "style.css": "text/css",
+    "icon.svg": "image/svg+xml",
+    "theme.js": "text/javascript",
+    "dashboard.js": "text/javascript",
+}
+
+
+def install(app: FastAPI, engine: Engine) -> None:
+    """Add every page and form."""
+    app.state.views = Views(engine.for_request(None))  # every page is for operators alone
+    app.state.streams = Streams()
+    for part in (overview, actions, connections, records, events):
+        app.include_router(part.router)
+
+
+def install_assets(app: FastAPI) -> None:
+    """Add what every page needs, also the form to sign in and the description of the API."""
+    for name, media_type in ASSETS.items():
+        content = files("syncline.api").joinpath("assets", name).read_bytes()
+        app.add_api_route(f"/{name}", _fixed(content, media_type), include_in_schema=False)
+
+
+def _fixed(content: bytes, media_type: str) -> Callable[[], Awaitable[Response]]:
+    async def respond() -> Response:
+        return Response(content, media_type=media_type)
+
+    return respond

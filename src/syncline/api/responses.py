@@ -1,0 +1,201 @@
+"""What comes out over HTTP, field by field."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from syncline.model import ApiKey, Connection, Job
+from syncline.services.edits import version_of
+
+Json = dict[str, Any]
+
+
+class ConnectionOut(BaseModel):
+    id: UUID
+    tenant_id: str
+    provider_slug: str
+    external_id: str
+    status: str
+    status_reason: Any
+    config: Any
+    metadata: Any
+    created_at: datetime | None
+    updated_at: datetime | None
+    last_finished_at: datetime | None
+    version: str = Field(description="Changes with what people edit; also the `ETag`.")
+
+    @classmethod
+    def of(cls, connection: Connection) -> "ConnectionOut":
+        shown = {name: getattr(connection, name) for name in cls.model_fields if name != "version"}
+        return cls(**shown, version=version_of(connection))
+
+
+class JobOut(BaseModel):
+    id: UUID
+    tenant_id: str
+    provider_slug: str
+    connection_id: UUID
+    job_type: str
+    status: str
+    priority: int
+    attempts: int = Field(description="How often it has failed so far.")
+    scheduled_at: datetime
+    retry_after: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    cursor: Any
+    error: Any = Field(description="What last went wrong: class, message, attempt, time.")
+    slot_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, job: Job) -> "JobOut":
+        return cls(**{name: getattr(job, name) for name in cls.model_fields})
+
+
+class SignalOut(BaseModel):
+    id: UUID
+    tenant_id: str
+    provider_slug: str
+    connection_id: UUID
+    job_id: UUID | None
+    kind: str
+    occurred_at: datetime
+    received_at: datetime
+    payload: Any
+    dedupe_key: str | None
+
+
+class ConnectionPage(BaseModel):
+    items: list[ConnectionOut]
+    next_page: str | None
+
+
+class JobPage(BaseModel):
+    items: list[JobOut]
+    next_page: str | None
+
+
+class SignalPage(BaseModel):
+    items: list[SignalOut]
+    next_page: str | None
+
+
+class FollowedOut(BaseModel):
+    items: list[SignalOut]
+    position: str = Field(description="Where to go on, also if there are no items.")
+    is_caught_up: bool = Field(description="False: there may be more, ask again at once.")
+    server_changed: bool = Field(
+        description="The database server was started anew, promoted or restored since the "
+        "position; if that lost commits, signals told before may be stored no more."
+    )
+
+
+class AddedOut(BaseModel):
+    id: UUID
+    is_new: bool
+
+
+class BulkOut(BaseModel):
+    created: int
+    existing: int
+    items: list[AddedOut] = Field(description="In the order of the request.")
+
+
+class ExplanationOut(BaseModel):
+    reason: str
+    summary: str
+    due_at: datetime | None
+    waits_until: datetime | None
+    waits_for_job: UUID | None
+    evidence: Json
+
+
+class ProviderOut(BaseModel):
+    provider_slug: str
+    health: str = Field(description="`ok`, `failing`, `rate_limited` or `unknown` to all workers.")
+    workers: int
+    connections: dict[str, int]
+    running: int
+    due: int
+    backoff: int
+    rate_limited: int
+    oldest_due_at: datetime | None
+    outcomes: dict[str, int] = Field(description="Of the jobs made last; failures by class.")
+
+
+class ProvidersOut(BaseModel):
+    items: list[ProviderOut]
+
+
+class StatsOut(BaseModel):
+    now: datetime
+    connections: dict[str, int]
+    running_jobs: int
+    due_jobs: int
+    backoff_jobs: int
+    oldest_due_at: datetime | None
+    recent_outcomes: dict[str, int]
+    signals: int
+    workers_alive: int
+
+
+class WorkerOut(BaseModel):
+    id: UUID
+    host: str
+    pid: int
+    version: str
+    roles: list[str]
+    providers: list[str]
+    slots: int
+    busy: int
+    status: str
+    started_at: datetime
+    beat_at: datetime
+
+
+class WorkersOut(BaseModel):
+    items: list[WorkerOut]
+
+
+class KeyOut(BaseModel):
+    id: UUID
+    name: str
+    tenant_id: str | None = Field(description="The one tenant it sees; null for an operator's.")
+    scope: str
+    status: str = Field(description="`active`, `expiring`, `expired` or `revoked`.")
+    begins_with: str = Field(description="The part of the key that is no secret.")
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None = Field(description="May lag by a minute.")
+
+    @classmethod
+    def of(cls, key: ApiKey) -> "KeyOut":
+        return cls(**{name: getattr(key, name) for name in cls.model_fields})
+
+
+class KeysOut(BaseModel):
+    items: list[KeyOut]
+
+
+class NewKeyOut(KeyOut):
+    key: str = Field(description="The key itself, shown this once.", repr=False)
+
+
+class FieldError(BaseModel):
+    field: str
+    rule: str
+
+
+class ProblemOut(BaseModel):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldError] | None = None

@@ -1,0 +1,297 @@
+"""The composition root: build everything from the settings, start it, drain it, stop it."""
+
+import asyncio
+import copy
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack, suppress
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from syncline.children.parsers import PARSERS
+from syncline.clock import Dice, Rng, clock_from
+from syncline.engine.connector_setup import equip
+from syncline.engine.scheduler.tick import Scheduler, TickReport
+from syncline.engine.secrets.token_refresh import Renewals
+from syncline.engine.secrets.vault import Vault
+from syncline.engine.service import Service
+from syncline.engine.upkeep.connector_files import ConnectorFiles
+from syncline.engine.upkeep.heartbeat import Presence, Workers
+from syncline.engine.upkeep.key_uses import KeyUses
+from syncline.engine.upkeep.maintenance import Maintenance
+from syncline.engine.upkeep.retention import Pruner, PruneReport
+from syncline.engine.wakeup import Wakeup
+from syncline.engine.worker.executor import Executor
+from syncline.engine.worker.leases import LeaseKeeper, Reaper
+from syncline.engine.worker.settle import Settler
+from syncline.keyring import KeyRing
+from syncline.model import ApiRole, Job, JobType
+from syncline.policy.evidence import Explanation
+from syncline.sdk.connector import Connector
+from syncline.sdk.registry import connectors_by_provider
+from syncline.services.access import Access
+from syncline.services.connections import Connections
+from syncline.services.doctor import Inspection
+from syncline.services.explain import Explanations
+from syncline.services.job_batches import JobBatches
+from syncline.services.jobs import Jobs
+from syncline.services.overview import Overview
+from syncline.services.secrets import Secrets
+from syncline.services.signals import Signals
+from syncline.services.stats import Board
+from syncline.services.tenant_providers import TenantProviders
+from syncline.services.tenants import Tenants
+from syncline.settings import Settings
+from syncline.store import api_role
+from syncline.store.checks.invariants import BROKEN, Finding
+from syncline.store.embedded import EmbeddedPostgres
+from syncline.store.migrate import SchemaVersions, check_schema, migrate, read_versions
+from syncline.store.pool import Pool, Transaction
+from syncline.store.stats import status, summary
+from syncline.store.stats.status import Status
+from syncline.store.stats.summary import Summary
+from syncline.telemetry.engine import Telemetry
+
+
+class Engine:
+    """Everything an application needs: `async with` opens the pool, `run()` starts the loops."""
+
+    connections: Connections
+    jobs: Jobs
+    signals: Signals
+    secrets: Secrets
+    workers: Workers
+    tenants: Tenants
+    batches: JobBatches
+    inspection: Inspection
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        connectors: Iterable[Connector] = (),
+        clock: Callable[[], datetime] | None = None,
+        rng: Rng | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.providers = connectors_by_provider(connectors)
+        self.telemetry = Telemetry(
+            tenant_label=self.settings.telemetry.tenant_label, cell=self.settings.schema
+        )
+        equip(self.providers, self.settings, self.telemetry.http)
+        self._clock = clock_from(clock)
+        self._vault = Vault(KeyRing.of(self.settings.secret_keys))
+        self._dice = Dice(rng)
+        self._embedded: EmbeddedPostgres | None = None
+        self._resources = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as resources:
+            url = self.settings.database_url
+            if url is None:
+                self._embedded = await resources.enter_async_context(EmbeddedPostgres())
+                url = self._embedded.url
+            await self._open_pools(url, resources)
+            self._build(url)
+            self._resources = resources.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._executor.drain(0)
+        with suppress(Exception):  # a use that is not written costs nothing but the note of it
+            async with asyncio.timeout(2):
+                await self._key_uses.save()
+        PARSERS.close()
+        await self._resources.aclose()
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to this version; return the migrations that were applied."""
+        return await migrate(self._pool)
+
+    async def schema_versions(self) -> SchemaVersions:
+        """Return the version that the schema is at, and the newest that this Syncline knows."""
+        async with self._pool.transaction() as tx:
+            return await read_versions(tx)
+
+    async def api_role(self) -> ApiRole:
+        """Return the role that requests take on, with the statements that it still needs."""
+        async with self._pool.transaction() as tx:
+            return await api_role.look(tx, self.settings.schema)
+
+    def for_request(self, tenant_id: str | None) -> Self:
+        """Return this engine as a request uses it: what people do, seeing one tenant's rows.
+
+        With None it sees everybody's. The loops, and whatever they start, are those of the engine
+        itself and go on seeing everything.
+        """
+        engine = copy.copy(self)
+        engine._serve(self._pool.for_request(tenant_id))
+        return engine
+
+    async def tick(self) -> TickReport:
+        """Make one pass of the scheduler."""
+        return await self._scheduler.tick()
+
+    async def run_due(self) -> int:
+        """Reap, claim and run until a fresh look finds nothing to claim; return the attempts."""
+        return await self._service.run_due()
+
+    async def prune(self) -> PruneReport:
+        """Remove what the retention settings no longer keep; return how much it was."""
+        return await self._pruner.prune()
+
+    async def trigger(
+        self,
+        connection_id: UUID,
+        *,
+        job_type: str = JobType.INCREMENTAL,
+        priority: int | None = None,
+        tenant_id: str | None = None,
+    ) -> Job:
+        """Sync now; return the job that will carry it out."""
+        return await self.jobs.trigger(
+            connection_id, job_type=job_type, priority=priority, tenant_id=tenant_id
+        )
+
+    async def explain(self, connection_id: UUID, *, tenant_id: str | None = None) -> Explanation:
+        """Return why a connection is, or is not, running at this moment."""
+        return await self._explanations.explain(connection_id, tenant_id=tenant_id)
+
+    async def verify(self) -> list[Finding]:
+        """Return the invariants that do not hold, with what breaks them."""
+        return [found for found in await self.inspection.judge() if found.verdict == BROKEN]
+
+    async def summarise(self) -> Summary:
+        """Return the counts that a status screen shows."""
+        async with self._pool.transaction() as tx:
+            return await summary.summarise(tx)
+
+    async def now(self) -> datetime:
+        """Return the time that this engine goes by, which is the database's unless injected."""
+        async with self._pool.transaction() as tx:
+            return await self._clock.now(tx)
+
+    async def status(self, *, limit: int = 10) -> Status:
+        """Return the counts, and up to `limit` recent attempts, next runs and troubles."""
+        async with self._pool.transaction() as tx:
+            return await status.look(tx, now=await self._clock.now(tx), limit=limit)
+
+    async def health(self) -> dict[str, str]:
+        """Return what is not well, by its name; empty means ready."""
+        ill = {}
+        try:
+            async with asyncio.timeout(2), self._pool.transaction() as tx:
+                await check_schema(tx, self.settings.schema)
+                if await tx.is_read_only():
+                    ill["database"] = "it is read-only: nothing can be stored"
+        except Exception as error:
+            ill["database"] = f"{type(error).__name__}: {error}"
+        return ill | self._service.ailing()
+
+    @property
+    def is_draining(self) -> bool:
+        """Return whether `run()` was asked to end and lets its work drain."""
+        return self._service.is_stopping
+
+    def stop(self) -> None:
+        """Ask `run()` to take no more, let work drain, and return."""
+        self._service.stop()
+
+    async def run(
+        self, *, signals: bool = True, scheduler: bool = True, executor: bool = True
+    ) -> bool:
+        """Run every loop until SIGTERM, SIGINT or `stop()`; return whether the end was clean.
+
+        A clean end leaves no row of this process `running`.
+        """
+        async with self._pool.transaction() as tx:
+            await check_schema(tx, self.settings.schema)
+        return await self._service.run(signals=signals, scheduler=scheduler, executor=executor)
+
+    async def _open_pools(self, url: str, resources: AsyncExitStack) -> None:
+        settings = self.settings
+
+        async def check(tx: Transaction) -> None:
+            await check_schema(tx, settings.schema)
+            await api_role.check_inheritance(tx, settings.schema)
+
+        async def find_role(tx: Transaction) -> str | None:
+            return await api_role.find(tx, settings.schema)
+
+        idle = timedelta(seconds=min(10, max(2, settings.executor.lease_seconds)))
+        pools = [
+            Pool(
+                url,
+                settings.schema,
+                size=size,
+                pgbouncer=settings.pgbouncer,
+                idle_in_transaction=idle,
+                check=check,
+                find_request_role=find_role,
+            )
+            for size in (settings.pool_size, 1)
+        ]
+        for pool in pools:
+            await pool.open()
+            resources.push_async_callback(pool.close)
+        self._pool, self._lease_pool = pools
+        self._renewals = Renewals(self._pool, self._clock, self._vault)
+        resources.push_async_callback(self._renewals.close)
+
+    def _build(self, url: str) -> None:
+        settings, clock, dice, telemetry = self.settings, self._clock, self._dice, self.telemetry
+        listen_url = settings.listen_url or (None if settings.pgbouncer else url)
+        notifies_at = None if settings.portable else listen_url
+        self._wakeup = Wakeup(notifies_at, settings.schema, self._pool.session_settings)
+        settler = Settler(self._pool, settings, clock, dice)
+        self._scheduler = Scheduler(self._pool, settings, clock, dice, telemetry, self._wakeup)
+        self._executor = Executor(
+            self._pool, settings.executor, self.providers, clock, settler, telemetry, self._renewals
+        )
+        self._key_uses = KeyUses(self._pool)
+        presence = self._presence()
+        self._files = ConnectorFiles(self._pool, self.providers)
+        limit = settings.api.max_stored_bytes_per_tenant
+        self._pruner = Pruner(self._pool, settings.retention, limit, clock, presence, telemetry)
+        self._service = Service(
+            settings,
+            self._scheduler,
+            self._executor,
+            LeaseKeeper(self._lease_pool, self._executor.runs, settings.executor, clock, telemetry),
+            Reaper(self._pool, settings.executor, clock, settler, telemetry),
+            presence,
+            Maintenance(self._pool, clock, telemetry, self._key_uses, self._files),
+            self._pruner,
+            self._wakeup,
+            self._embedded,
+            self._pool,
+            clock,
+            dice,
+            telemetry,
+        )
+        desk = (self._pool, settings, clock, self._wakeup)
+        # No request's role may read keys, and these hold no tenant's rows or serve no request.
+        self.access, self.inspection = Access(*desk, self._key_uses), Inspection(*desk)
+        self.secrets, self.tenants = Secrets(*desk, self._vault), Tenants(*desk, self._files)
+        self.tenant_providers = TenantProviders(*desk, self.providers)
+        self._serve(self._pool)
+
+    def _serve(self, pool: Pool) -> None:
+        """Build what requests may do too, over a way into the database."""
+        desk = (pool, self.settings, self._clock, self._wakeup)
+        self.connections = Connections(*desk, self._vault, self._files)
+        self.jobs, self.signals = Jobs(*desk), Signals(*desk)
+        self.workers, self._explanations = Workers(*desk), Explanations(*desk)
+        self.batches, self.board = JobBatches(*desk), Board(*desk)
+        self.overview = Overview(*desk)
+
+    def _presence(self) -> Presence:
+        executor, slots = self._executor, self.settings.executor.concurrency
+        return Presence(
+            self._pool, self._clock, self.providers, slots, lambda: slots - executor.free_slots
+        )

@@ -1,0 +1,45 @@
+"""`syncline doctor`: what is wrong, and what to do about it."""
+
+import textwrap
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from syncline.cli.errors import Failure
+from syncline.cli.options import AsJson
+from syncline.cli.output import print_json, print_table
+from syncline.cli.session import session_of
+from syncline.text import one_line
+
+if TYPE_CHECKING:
+    from syncline.policy.symptoms import Diagnosis
+
+commands = typer.Typer()
+
+
+@commands.command(epilog="Example: syncline doctor")
+def doctor(context: typer.Context, json: AsJson = False) -> None:
+    """Look for what is wrong, and say what to do. Exits with 1 when something is bad.
+
+    Looks at the database's version, limits and settings, this role's rights, clocks, workers,
+    scheduler, queue, tables, old snapshots and keys that end soon.
+    """
+    found = session_of(context).call(lambda engine: engine.inspection.diagnose())
+    if json:
+        print_json([asdict(one) for one in found])
+    else:
+        _show(found)
+    bad = [one.name for one in found if one.verdict == "bad"]
+    if bad:
+        raise Failure(f"not well: {', '.join(bad)}")
+
+
+def _show(found: "list[Diagnosis]") -> None:
+    print_table(
+        ("Looked at", "Verdict", "Found"), [(one.name, one.verdict, one.found) for one in found]
+    )
+    for one in found:
+        if one.advice:
+            print()
+            print(textwrap.fill(f"{one.name}: {one_line(one.advice)}", 100))

@@ -1,0 +1,1 @@
+"""How the command line draws rows and live screens."""

@@ -1,0 +1,235 @@
+"""Any JSON API by configuration alone: where its records stand, and how its pages go on."""
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from httpx2 import URL, Response
+
+from syncline.connectors.config import read_configuration
+from syncline.connectors.rest.config import (
+    Api,
+    Pagination,
+    Path,
+    Since,
+    authentication_of,
+    secret_parameters,
+)
+from syncline.connectors.timestamps import earlier, later, read_instant
+from syncline.errors import Permanent, Transient
+from syncline.http import HttpClient, Validators
+from syncline.http.pagination import find
+from syncline.model import Connection, Signal, SyncResult
+from syncline.offload import in_thread_if_large
+from syncline.sdk.connector import Connector
+
+SMALL_ANSWER = 8_000_000  # bytes
+ENCODER = json.JSONEncoder(sort_keys=True)
+FORGOTTEN = {400, 404, 410}  # how providers answer to a page token that they no longer know
+
+
+class Rest(Connector):
+    """Syncs the records of one listing, each version of a record once.
+
+    The cursor holds `since`, the largest value of the cursor field whose listing was read to its
+    end; while one is being read, `next` leads to its next page and `seen` is its largest value.
+    """
+
+    provider = "rest"
+
+    async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
+        api = read_configuration(Api, connection.config)
+        place = Place.from_json(cursor)
+        authentication = authentication_of(api.auth, connection.credentials)
+        async with self.http(
+            connection, base_url=api.base_url, headers=api.headers, authentication=authentication
+        ) as http:
+            answer = await _first_page(http, api, place)
+            if answer is None:  # its pages are forgotten, and the listing begins anew
+                place = replace(place, seen=None, next=None)
+                yield SyncResult(next_cursor=place.to_json(), has_more=True)
+                answer = await _ask(http, api, place)
+            if answer.status_code == 304:
+                yield SyncResult()
+                return
+            secret = secret_parameters(api.auth, connection.credentials)
+            while True:
+                size = len(answer.content)
+                page = await in_thread_if_large(size, _read_page, api, answer, place, secret)
+                place = page.place
+                yield SyncResult(page.signals, place.to_json(), has_more=place.next is not None)
+                if place.next is None:
+                    return
+                answer = await _ask(http, api, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a connection left off."""
+
+    since: Any = None
+    seen: Any = None
+    next: Mapping[str, Any] | None = None  # the next page: its `url`, or its `params`
+    validators: Validators = field(default_factory=Validators)  # where `since` stayed the same
+
+    @classmethod
+    def from_json(cls, cursor: Any) -> "Place":
+        fields = cursor if isinstance(cursor, dict) else {}
+        following = fields.get("next")
+        if (cursor is not None and cursor is not fields) or not isinstance(following, dict | None):
+            raise Permanent('cursor: expected {"since": a value, "next": an object}')
+        validators = Validators.from_json(fields.get("validators"))
+        return cls(fields.get("since"), fields.get("seen"), following, validators)
+
+    def to_json(self) -> dict[str, Any]:
+        named = {"since": self.since, "seen": self.seen, "next": self.next}
+        kept = {name: value for name, value in named.items() if value is not None}
+        validators = self.validators.to_json()
+        return kept | ({"validators": validators} if validators else {})
+
+
+class Page(NamedTuple):
+    signals: list[Signal]
+    place: Place  # after it
+
+
+async def _first_page(http: HttpClient, api: Api, place: Place) -> Response | None:
+    """Return the page at that place, or None where it led into pages that are forgotten."""
+    if place.next is None:
+        return await _ask(http, api, place)
+    answer = await _ask(http, api, place, accept=FORGOTTEN)
+    return None if answer.status_code in FORGOTTEN else answer
+
+
+async def _ask(http: HttpClient, api: Api, place: Place, accept: Iterable[int] = ()) -> Response:
+    following = place.next or {}
+    if url := following.get("url"):
+        return await http.get(url, accept=set(accept))
+    params: dict[str, Any] = {**api.params, **_page_size(api.pagination)}
+    since = place.since if place.since is not None or not api.since else api.since.start
+    if api.since and since is not None:
+        params[api.since.parameter] = earlier(since, api.since.overlap_seconds)
+    params |= following.get("params", {})
+    return await http.get(api.path, params=params, accept=set(accept), validators=place.validators)
+
+
+def _read_page(api: Api, answer: Response, place: Place, secret: Iterable[str]) -> Page:
+    records = find(answer, api.records)
+    if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
+        kind = Permanent if place == Place() else Transient  # it may be a page about maintenance
+        raise kind(f"config.records: the answer has no list of objects at {api.records!r}")
+    is_first = place.next is None
+    following = _next_page(api.pagination, answer, place.next, len(records), secret)
+    if following is not None and following == place.next:
+        raise Permanent("config.pagination: a page leads to itself")
+    seen = _largest(api.since, records, place.seen, is_first=is_first)
+    is_small = len(answer.content) <= SMALL_ANSWER
+    signals = [_signal(api, record, is_small=is_small) for record in records]
+    if following is not None:
+        return Page(signals, Place(place.since, seen, following))
+    since = later(place.since, seen)
+    is_known = is_first and since == place.since  # the very same will be asked for again
+    return Page(
+        signals, Place(since, validators=Validators.of(answer) if is_known else Validators())
+    )
+
+
+def _next_page(
+    pagination: Pagination,
+    answer: Response,
+    current: Mapping[str, Any] | None,
+    count: int,
+    secret: Iterable[str],
+) -> dict[str, Any] | None:
+    parameter = pagination.parameter or pagination.style
+    if pagination.style in ("page", "offset"):
+        is_offset = pagination.style == "offset"
+        number = int(
+            (current or {}).get("params", {}).get(parameter, 0 if is_offset else pagination.first)
+        )
+        is_last = count < (pagination.size or 1)
+        return None if is_last else {"params": {parameter: number + (count if is_offset else 1)}}
+    told = _told(pagination, answer)
+    if told in (None, "", False):
+        return None
+    if pagination.style == "token":
+        return {"params": {parameter: told}}
+    url: URL = answer.url.join(str(told))
+    for name in secret:  # cursors are stored in the open
+        url = url.copy_remove_param(name)
+    return {"url": str(url)}
+
+
+def _told(pagination: Pagination, answer: Response) -> Any:
+    """Return what a page says of the next one."""
+    if pagination.style == "link":
+        return answer.links.get("next", {}).get("url")
+    if pagination.header:
+        return answer.headers.get(pagination.header)
+    return find(answer, pagination.field) if pagination.field else None
+
+
+def _page_size(pagination: Pagination) -> dict[str, Any]:
+    usual = {"offset": "limit", "page": "per_page"}.get(pagination.style)
+    name = pagination.size_parameter or usual
+    return {name: pagination.size} if name and pagination.size else {}
+
+
+def _largest(since: Since | None, records: list[Any], seen: Any, *, is_first: bool) -> Any:
+    """Return the largest value of the cursor field, as far as all before it has been listed.
+
+    Newest first, that is known after the first page: what changes while the others are read is
+    larger, and may have slipped past them.
+    """
+    if since is None or (since.order == "descending" and not is_first):
+        return seen
+    for record in records:
+        seen = later(seen, _at(record, since.field))
+    return seen
+
+
+def _signal(api: Api, record: Mapping[str, Any], *, is_small: bool) -> Signal:
+    identity = _at(record, api.id)
+    if not isinstance(identity, str | int) or identity == "":
+        raise Permanent(f"config.id: a record has no id at {api.id!r}")
+    where = api.time or (api.since.field if api.since else None)
+    if where is None:
+        raise Permanent("config.time: expected the path of each record's time, or config.since")
+    version = _at(record, api.version) if api.version else _digest(record, is_small=is_small)
+    return Signal(
+        kind=_kind(api, record),
+        occurred_at=_instant(record, where, identity),
+        payload=record,
+        dedupe_key=f"{identity}@{version}",
+    )
+
+
+def _kind(api: Api, record: Mapping[str, Any]) -> str:
+    graves = api.tombstones
+    if graves is None or _at(record, graves.field) != graves.value:
+        return api.kind
+    return graves.kind or f"{api.kind}_deleted"
+
+
+def _instant(record: Mapping[str, Any], where: Path, identity: Any) -> datetime:
+    instant = read_instant(_at(record, where))
+    if instant is None:
+        raise Permanent(f"config.time: the record {identity} has no time at {where!r}")
+    return instant
+
+
+def _at(value: Any, path: Path) -> Any:
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _digest(record: Mapping[str, Any], *, is_small: bool) -> str:
+    # Piece by piece, as one call would hold the interpreter for as long as a huge record takes.
+    digest = hashlib.sha256()
+    for piece in (json.dumps(record, sort_keys=True),) if is_small else ENCODER.iterencode(record):
+        digest.update(piece.encode())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Decides what runs next: one tick at a time."""

@@ -1,0 +1,1 @@
+"""Credentials during a run: opened, refreshed, and never shown."""

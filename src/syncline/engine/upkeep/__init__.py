@@ -1,0 +1,1 @@
+"""What a process does beside its jobs: heartbeat, sizes, retention."""

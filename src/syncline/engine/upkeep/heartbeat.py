@@ -1,0 +1,111 @@
+"""The worker registry: a process says that it lives, and everybody can see who does."""
+
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from importlib.metadata import version
+
+from syncline.clock import Clock, new_id
+from syncline.engine.worker.attempt import Threads
+from syncline.model import Worker
+from syncline.sdk.connector import Connector
+from syncline.sdk.registry import may_refuse_tenants, why_not_for_tenants
+from syncline.services.validation import Desk
+from syncline.store.data import server_starts, workers
+from syncline.store.pool import Pool, Transaction
+
+BEAT_EVERY = timedelta(seconds=5)
+DEAD_AFTER = timedelta(seconds=20)  # four beats: Postgres may restart within them
+FORGOTTEN_AFTER = timedelta(days=1)  # until then a dead one is shown as such
+
+
+class Workers(Desk):
+    async def list(self) -> list[Worker]:
+        """Return every process that works here, and those that died within a day."""
+
+        async def read(tx: Transaction) -> list[Worker]:
+            now = await self._clock.now(tx)
+            return await workers.list_all(tx, silent_since=now - DEAD_AFTER)
+
+        return await self._pool.retrying(read)
+
+
+class Presence:
+    """Keeps this process's row; nothing that claims or settles depends on it."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        clock: Clock,
+        providers: Mapping[str, Connector],
+        slots: int,
+        count_busy: Callable[[], int],
+    ) -> None:
+        self._pool = pool
+        self._clock = clock
+        self._providers = providers
+        self._slots = slots
+        self._count_busy = count_busy
+        self._roles: tuple[str, ...] = ()
+        self._id = new_id()
+        self._started_at: datetime | None = None
+        self._stopping = False
+        self._not_for_tenants: Sequence[str] | None = None
+
+    def enter(self, *, scheduler: bool, executor: bool) -> None:
+        """Begin a new life, with the roles that this process takes on."""
+        roles = {"scheduler": scheduler, "executor": executor}
+        self._roles = tuple(role for role, taken in roles.items() if taken)
+        self._id, self._started_at, self._stopping = new_id(), None, False
+        self._not_for_tenants = None
+
+    def stop(self) -> None:
+        """Say at the next beat that this process takes no more."""
+        self._stopping = True
+
+    async def beat(self) -> timedelta:
+        """Say that this process lives, and give a new start of the server its number."""
+        if self._not_for_tenants is None:  # once: it may have to start a program to find out
+            self._not_for_tenants = await self._find_unconfined()
+        async with self._pool.transaction() as tx:
+            await workers.beat(tx, self._describe(await self._clock.now(tx)))
+        async with self._pool.transaction() as tx:
+            await server_starts.number_present(tx)
+        return BEAT_EVERY
+
+    async def is_first(self) -> bool:
+        """Return whether no other process has lived longer, as far as anybody knows."""
+        async with self._pool.transaction() as tx:
+            silent_since = await self._clock.now(tx) - DEAD_AFTER
+            return await workers.first(tx, silent_since=silent_since) in (self._id, None)
+
+    async def leave(self) -> None:
+        """Strike this process out."""
+        async with self._pool.transaction() as tx:
+            await workers.leave(tx, self._id)
+
+    async def _find_unconfined(self) -> Sequence[str]:
+        """Return the providers that cannot be confined here, asked in a thread of their own."""
+        in_doubt = may_refuse_tenants(self._providers) if "executor" in self._roles else {}
+        if not in_doubt:
+            return ()
+        return sorted(await Threads(lambda: None).run(lambda: why_not_for_tenants(in_doubt)))
+
+    def _describe(self, now: datetime) -> Worker:
+        self._started_at = self._started_at or now
+        runs_jobs = "executor" in self._roles
+        return Worker(
+            id=self._id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=version("syncline"),
+            roles=self._roles,
+            providers=sorted(self._providers) if runs_jobs else (),
+            slots=self._slots if runs_jobs else 0,
+            busy=self._count_busy(),
+            stopping=self._stopping,
+            started_at=self._started_at,
+            beat_at=now,
+            not_for_tenants=self._not_for_tenants or (),
+        )

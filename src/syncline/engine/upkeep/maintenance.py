@@ -1,0 +1,74 @@
+"""Keeping the house: who died is noticed and in time forgotten, sizes are measured."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from syncline.clock import Clock
+from syncline.engine.upkeep.connector_files import ConnectorFiles
+from syncline.engine.upkeep.heartbeat import DEAD_AFTER, FORGOTTEN_AFTER
+from syncline.engine.upkeep.key_uses import KeyUses
+from syncline.model import ApiKey, Worker, WorkerStatus
+from syncline.services.access import expiring_keys
+from syncline.store.data import workers
+from syncline.store.pool import Pool
+from syncline.store.stats import freshness, table_sizes
+from syncline.telemetry.engine import Telemetry
+
+LOOK_EVERY = timedelta(seconds=60)
+
+
+class Maintenance:
+    """Any number of processes may do this at once; each takes what no other holds."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        clock: Clock,
+        telemetry: Telemetry,
+        key_uses: KeyUses,
+        files: ConnectorFiles,
+    ) -> None:
+        self._pool = pool
+        self._clock = clock
+        self._telemetry = telemetry
+        self._key_uses = key_uses
+        self._files = files
+        self._known_dead: set[UUID] | None = None
+        self._known_expiring: set[UUID] = set()
+
+    async def step(self) -> timedelta:
+        """Look after the registry and the keys, and tell how large everything is."""
+        await self._key_uses.save()
+        async with self._pool.transaction() as tx:
+            now = await self._clock.now(tx)
+            await workers.forget_dead(tx, silent_since=now - FORGOTTEN_AFTER)
+            present = await workers.list_all(tx, silent_since=now - DEAD_AFTER)
+            tables = await table_sizes.measure_tables(tx)
+            oldest_snapshot = await table_sizes.oldest_snapshot(tx)
+            rows = {table.name: table.rows for table in tables}
+            fresh = await freshness.measure(tx, connections=rows["connections"], now=now)
+            expiring = await expiring_keys(tx, now)
+        self._tell_expiring(expiring)
+        self._telemetry.workers_counted(Counter(worker.status for worker in present))
+        self._telemetry.house_measured(tables, oldest_snapshot)
+        self._telemetry.freshness_measured(fresh.ages, fresh.weight)
+        self._tell_deaths([worker for worker in present if worker.status == WorkerStatus.DEAD])
+        await self._files.sweep()
+        return LOOK_EVERY
+
+    def _tell_expiring(self, expiring: Sequence[ApiKey]) -> None:
+        """Tell of each key once in the life of this process, well before it ends."""
+        self._telemetry.keys_expiring(len(expiring))
+        for key in expiring:
+            if key.id not in self._known_expiring:
+                self._telemetry.key_expires(key)
+        self._known_expiring = {key.id for key in expiring}
+
+    def _tell_deaths(self, dead: Sequence[Worker]) -> None:
+        """Tell of each death once; those from before this process began are no news."""
+        known, self._known_dead = self._known_dead, {worker.id for worker in dead}
+        for worker in dead:
+            if known is not None and worker.id not in known:
+                self._telemetry.worker_died(worker)

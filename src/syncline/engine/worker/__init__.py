@@ -1,0 +1,1 @@
+"""Runs jobs: claim, attempt, settle, and keep the leases meanwhile."""

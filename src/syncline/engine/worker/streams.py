@@ -1,0 +1,189 @@
+"""Streams: a connector that yields pages; each is committed before it is asked for the next.
+
+A page commits in one transaction with its signals and its cursor, which becomes the job's own as
+well. Whatever ends the run, the pages before are kept, and the next attempt goes on after them.
+
+A database may lose its last commits: a standby that lagged is promoted, or the server crashes with
+asynchronous commit. So each page commits only on top of the one before it; where that one is gone,
+the run ends, and the next attempt starts from what is stored.
+"""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from syncline.clock import Clock, monotonic, new_id, pause
+from syncline.engine.worker.attempt import PageChecker, PageStream
+from syncline.engine.worker.runs import Run, Runs
+from syncline.engine.worker.settle import ACTIVE, overwrites_cursor
+from syncline.engine.worker.settle_retry import Persistence, describe_refusal
+from syncline.errors import ContractError
+from syncline.policy.outcome import Interrupted
+from syncline.sdk.page import Page
+from syncline.settings import ExecutorSettings
+from syncline.store.data import connections, signals
+from syncline.store.data.connections import Progress
+from syncline.store.pool import Pool, RowHeld, Transaction
+from syncline.store.queue import jobs
+from syncline.store.queue.jobs import NewPage
+from syncline.telemetry.engine import Telemetry
+
+
+class Streams:
+    """Takes pages from connectors that stream, no faster than they can be committed."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        settings: ExecutorSettings,
+        clock: Clock,
+        runs: Runs,
+        checker: PageChecker,
+        telemetry: Telemetry,
+    ) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._checker = checker
+        self._clock = clock
+        self._runs = runs
+        self._telemetry = telemetry
+
+    async def follow(self, run: Run, stream: PageStream) -> Page | Interrupted:
+        """Commit page after page; return what is left to settle.
+
+        After the last page that is nothing but its follow-up, where it has more.
+        """
+        rest, cursor = Page(), stream.cursor
+        async with _closing(stream.results) as results:
+            async for result in results:
+                page = await self._checker.check(result, cursor, run.threads)
+                ending = await self._keep(run, page)
+                if ending is not None:
+                    return ending
+                rest = Page(next_cursor=page.next_cursor, has_more=page.has_more)
+                if page.next_cursor is not None:
+                    # Read again from its text: the connector may go on changing its own object.
+                    cursor = json.loads(page.next_cursor)
+                del result, page  # the connector needs the room for the next one
+        return rest if rest.has_more else Page()
+
+    async def _keep(self, run: Run, page: Page) -> Page | Interrupted | None:
+        """Commit a page of a run; return how the run ends, or None where it goes on."""
+        if run.ending is not None:
+            return Interrupted()  # it was told to stop, and did not listen
+        run.is_committing = True
+        try:
+            commit = await self._commit(run, page)
+        finally:
+            run.is_committing = False
+            run.page_began = monotonic()
+        provider = run.claim.provider_slug
+        match commit:
+            case Refusal.FENCED:
+                self._runs.abandon(run)
+                self._telemetry.job_fenced(provider)
+                return Interrupted()
+            case Refusal.PAGES_LOST:
+                self._telemetry.pages_lost(provider, run.claim.connection_id, run.claim.id)
+                return Interrupted()
+            case Committed(connection_status, cursor_was_moved):
+                self._telemetry.page_committed(provider, signals=page.signal_count)
+                if cursor_was_moved:
+                    return Page(has_more=True)  # a follow-up starts where somebody said
+                goes_on = connection_status == ACTIVE and not self._runs.is_draining
+                return None if goes_on else Interrupted()
+
+    async def _commit(self, run: Run, page: Page) -> "Committed | Refusal":
+        """Commit a page, however long the database is away."""
+        ids = [new_id() for _ in range(page.signal_count)]
+        is_repeated = False
+        persistence = Persistence(self._settings.lease_seconds)
+        while True:
+            asked = monotonic()
+            try:
+                async with self._pool.transaction() as tx:
+                    commit = await self._advance(tx, run, page, ids, is_repeated=is_repeated)
+            except Exception as error:
+                if persistence.must_end(error, server_answered_at=self._pool.answered_at):
+                    raise ContractError(describe_refusal(error)) from None
+                wait = persistence.next_pause_seconds()
+                self._telemetry.loop_failed("settle", error, timedelta(seconds=wait))
+            else:
+                if isinstance(commit, Committed):
+                    run.lease_confirmed = asked
+                    run.take_note(commit.progress, page.next_cursor)
+                return commit
+            is_repeated = True
+            await pause(wait)
+
+    async def _advance(
+        self, tx: Transaction, run: Run, page: Page, ids: Sequence[UUID], *, is_repeated: bool
+    ) -> "Committed | Refusal":
+        """Store a page with its cursor, on top of the page that this run committed before it.
+
+        A commit whose answer was lost is repeated, and must not double what it stored: the job's
+        count of pages tells whether it had come through.
+        """
+        claim, before = run.claim, run.committed_pages
+        locked, held_elsewhere = await connections.lock_free(tx, [claim.connection_id])
+        if held_elsewhere:
+            raise RowHeld(f"somebody else holds connection {claim.connection_id}")
+        now = await self._clock.now(tx)
+        new_page = NewPage(claim.id, claim.lease_token, page.next_cursor, before)
+        held = await jobs.advance(tx, [new_page], lease_expires_at=now + self._settings.lease)
+        if claim.id not in held:
+            found = await jobs.read_progress(tx, claim.id, claim.lease_token)
+            if found is None:
+                return Refusal.FENCED
+            if is_repeated and found.committed_pages == before + 1:
+                return Committed(locked[claim.connection_id].status, False, found)
+            return Refusal.PAGES_LOST
+        if ids:
+            columns = signals.Columns()
+            columns.add(claim, page, ids)
+            await signals.insert(tx, columns)
+        moved: set[UUID] = set()
+        if page.next_cursor is not None:
+            progress = Progress(
+                claim.connection_id,
+                page.next_cursor,
+                replaces=claim.stored_cursor,
+                overwrites=overwrites_cursor(claim, self._settings),
+            )
+            moved = await connections.save_progress(tx, [progress], now=now)
+            if moved:
+                # Whatever becomes of this run, the next one starts where somebody said.
+                await jobs.forget_cursors(tx, claim.connection_id)
+        return Committed(locked[claim.connection_id].status, bool(moved), held[claim.id])
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """How a page that was committed left its connection and its job."""
+
+    connection_status: str
+    cursor_was_moved: bool  # by somebody else, while the page was fetched: it stays there
+    progress: jobs.Progress
+
+
+class Refusal(Enum):
+    """Why a page was not committed."""
+
+    FENCED = "the job is no longer ours"
+    PAGES_LOST = "the database has lost pages that were committed before"
+
+
+@asynccontextmanager
+async def _closing(results: AsyncIterator[Any]) -> AsyncIterator[AsyncIterator[Any]]:
+    """Lend a connector's pages; its own clean-up runs at the end, whatever ended it."""
+    try:
+        yield results
+    finally:
+        close = getattr(results, "aclose", None)
+        if close is not None:
+            await close()

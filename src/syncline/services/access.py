@@ -1,0 +1,181 @@
+"""Who may use the API: keys, made once and shown once, and browsers that signed in with one."""
+
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from syncline.clock import Clock, new_id
+from syncline.engine.upkeep.key_uses import KeyUses
+from syncline.engine.wakeup import Wakeup
+from syncline.model import ApiKey, KeyStatus, Scope
+from syncline.policy.keys import NOTICE, key_status
+from syncline.services.validation import Desk, check_choice, check_text, not_found
+from syncline.settings import Settings
+from syncline.store.data import keys
+from syncline.store.pool import EVERY_TENANT, Pool, Transaction
+
+KEY = re.compile(r"(syncline_(?:operator|tenant)_[0-9a-f]{12})_[0-9a-f]{64}")
+OLD_KEY = re.compile(r"sl(?:op|te)_([0-9a-f]{12})_[0-9a-f]{64}")  # made before keys had scopes
+SESSION = re.compile(r"[0-9a-f]{64}")
+SESSION_LASTS = timedelta(hours=12)
+LONGEST_LIFE_DAYS = 3650
+NO_DIGEST = bytes(32)  # compared with where no key is found, so that it takes as long
+
+
+class Access(Desk):
+    def __init__(
+        self, pool: Pool, settings: Settings, clock: Clock, wakeup: Wakeup, uses: KeyUses
+    ) -> None:
+        super().__init__(pool, settings, clock, wakeup)
+        self._uses = uses
+
+    async def create_key(
+        self,
+        name: str,
+        *,
+        tenant_id: str | None = None,
+        scope: str = Scope.ADMIN,
+        expires_in: timedelta | None = None,
+        never_expires: bool = False,
+    ) -> tuple[ApiKey, str]:
+        """Return a new key's entry, and the key itself, which nobody can show again.
+
+        Without a tenant it is an operator's, who sees everybody. Without `expires_in` it lasts for
+        `api.key_days`.
+        """
+        check_text("name", name, characters=100)
+        if tenant_id is not None:
+            check_text("tenant_id", tenant_id, characters=255)
+            if tenant_id == EVERY_TENANT:
+                raise ValueError(f"tenant_id is {tenant_id!r}; that stands for every tenant")
+        check_choice("scope", scope, Scope)
+        _check_life(expires_in, never_expires=never_expires)
+        life = None if never_expires else expires_in or self._settings.api.key_life
+        kind = "operator" if tenant_id is None else "tenant"
+        prefix = f"syncline_{kind}_{secrets.token_hex(6)}"
+        secret = f"{prefix}_{secrets.token_hex(32)}"
+
+        async def insert(tx: Transaction) -> ApiKey:
+            now = await self._clock.now(tx)
+            expires_at = now + life if life is not None else None
+            key = ApiKey(
+                id=new_id(),
+                name=name,
+                tenant_id=tenant_id,
+                prefix=prefix,
+                scope=Scope(scope),
+                created_at=now,
+                expires_at=expires_at,
+            )
+            await keys.insert(tx, key, _digest(secret))
+            return key
+
+        return await self._pool.retrying(insert), secret
+
+    async def list_keys(self) -> list[ApiKey]:
+        """Return every key, also those that no longer open anything."""
+
+        async def read(tx: Transaction) -> list[ApiKey]:
+            now = await self._clock.now(tx)
+            return [self._judged(key, now) for key in await keys.list_all(tx)]
+
+        return await self._pool.retrying(read)
+
+    async def revoke_key(self, key_id: UUID) -> ApiKey:
+        """Refuse a key from the next request on, and sign out whoever came in with it."""
+
+        async def change(tx: Transaction) -> ApiKey:
+            now = await self._clock.now(tx)
+            revoked = await keys.revoke(tx, key_id, now=now)
+            if revoked is None:
+                raise not_found("key", key_id)
+            return self._judged(revoked, now)
+
+        return await self._pool.retrying(change)
+
+    async def has_keys(self) -> bool:
+        """Return whether there was ever a key: from then on nobody comes in without."""
+        return await self._pool.retrying(keys.exist)
+
+    async def authenticate(self, secret: str) -> ApiKey | None:
+        """Return the key's entry if it is good at this moment."""
+        match = KEY.fullmatch(secret) or OLD_KEY.fullmatch(secret)
+
+        async def find(tx: Transaction) -> tuple[datetime, tuple[ApiKey, bytes] | None]:
+            now = await self._clock.now(tx)
+            return now, await keys.find(tx, match[1] if match else "", now=now)
+
+        now, found = await self._pool.retrying(find)
+        key, digest = found if found is not None else (None, NO_DIGEST)
+        is_proved = hmac.compare_digest(digest, _digest(secret))
+        return self._used(key, now) if is_proved else None
+
+    async def sign_in(self, secret: str) -> str | None:
+        """Return the token of a new session; None where the key is no good."""
+        key = await self.authenticate(secret)
+        if key is None:
+            return None
+        session = secrets.token_hex(32)
+
+        async def insert(tx: Transaction) -> None:
+            now = await self._clock.now(tx)
+            expires_at = now + SESSION_LASTS
+            await keys.insert_session(tx, _digest(session), key.id, now=now, expires_at=expires_at)
+
+        await self._pool.retrying(insert)
+        return session
+
+    async def read_session(self, session: str) -> ApiKey | None:
+        """Return the key that a browser signed in with, if both are still good."""
+        if not SESSION.fullmatch(session):
+            return None
+
+        async def find(tx: Transaction) -> tuple[datetime, ApiKey | None]:
+            now = await self._clock.now(tx)
+            return now, await keys.find_session(tx, _digest(session), now=now)
+
+        now, key = await self._pool.retrying(find)
+        return self._used(key, now)
+
+    async def sign_out(self, session: str) -> None:
+        async def delete(tx: Transaction) -> None:
+            await keys.delete_session(tx, _digest(session))
+
+        await self._pool.retrying(delete)
+
+    def _used(self, key: ApiKey | None, now: datetime) -> ApiKey | None:
+        if key is None:
+            return None
+        self._uses.note(key.id, now)
+        return self._judged(key, now)
+
+    def _judged(self, key: ApiKey, now: datetime) -> ApiKey:
+        """Return the key with how it stands, and with uses that are not written yet."""
+        last_used_at = self._uses.later(key.id, key.last_used_at)
+        return replace(key, status=key_status(key, now), last_used_at=last_used_at)
+
+
+async def expiring_keys(tx: Transaction, now: datetime) -> list[ApiKey]:
+    """Return the good keys that end soon, those first that end first."""
+    found = await keys.list_expiring(tx, now=now, until=now + NOTICE)
+    return [key for key in found if key_status(key, now) == KeyStatus.EXPIRING]
+
+
+def _check_life(expires_in: timedelta | None, *, never_expires: bool) -> None:
+    if expires_in is None:
+        return
+    if never_expires:
+        raise ValueError("expires_in is given; it must be left out for a key that never expires")
+    if not timedelta() < expires_in <= timedelta(days=LONGEST_LIFE_DAYS):
+        raise ValueError(
+            f"expires_in is {expires_in}; it must be positive and at most {LONGEST_LIFE_DAYS} days"
+        )
+
+
+def _digest(secret: str) -> bytes:
+    """Return what is stored: for 256 random bits a fast digest is as safe as a slow one."""
+    return hashlib.sha256(secret.encode(errors="replace")).digest()

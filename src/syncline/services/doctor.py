@@ -1,0 +1,97 @@
+"""How things stand: the invariants as far as they can be judged, and what happens now."""
+
+from collections.abc import Sequence
+
+from syncline.clock import host_time, pause
+from syncline.engine.upkeep.heartbeat import DEAD_AFTER
+from syncline.model import ApiRole
+from syncline.policy.doctor import diagnose
+from syncline.policy.symptoms import Diagnosis, Symptoms
+from syncline.services.access import expiring_keys
+from syncline.services.validation import Desk
+from syncline.store import api_role
+from syncline.store.checks import doctor, invariants
+from syncline.store.checks.invariants import Finding, Yardstick
+from syncline.store.data import workers
+from syncline.store.pool import Transaction
+from syncline.store.queue import schedulers
+from syncline.store.stats import activity, summary
+from syncline.store.stats.activity import Activity
+
+LOOK_AGAIN_SECONDS = 3  # a lease that somebody held is taken over soon after he has let go
+
+
+class Inspection(Desk):
+    async def judge(self) -> list[Finding]:
+        """Return what can be said of each invariant."""
+        async with self._pool.transaction() as tx:
+            yardstick = await self._yardstick(tx)
+            findings = await invariants.judge(tx, yardstick)
+        for wait_seconds in (0, LOOK_AGAIN_SECONDS):
+            if invariants.has_late_reaping(findings):
+                await pause(wait_seconds)
+                # A short transaction: it locks what it looks at.
+                async with self._pool.transaction() as tx:
+                    findings = await invariants.excuse_held(tx, findings, now=yardstick.now)
+        return findings
+
+    async def activity(self, *, limit: int = 10) -> Activity:
+        """Return what happens now, with up to `limit` lines of each list."""
+        async with self._pool.transaction() as tx:
+            now = await self._clock.now(tx)
+            return await activity.look(tx, now=now, silent_since=now - DEAD_AFTER, limit=limit)
+
+    async def diagnose(self) -> list[Diagnosis]:
+        """Return what is well and what is not with the database and its workers."""
+        missing, role, role_faults = await self._look_at_rights()
+        may_read_keys = doctor.may_read(missing, "api_keys")
+        async with self._pool.transaction() as tx:
+            asked = host_time()
+            database_time = await tx.database_time()
+            answered = host_time()
+            now = await self._clock.now(tx)
+            queue = await summary.measure_queue(tx, now=now)
+            return diagnose(
+                Symptoms(
+                    now=now,
+                    server=await doctor.read_server(tx),
+                    skew=asked + (answered - asked) / 2 - database_time,
+                    tables=await doctor.read_tables(tx),
+                    open_transactions=await doctor.read_open_transactions(tx),
+                    missing_grants=missing,
+                    api_role=role,
+                    role_faults=role_faults,
+                    workers=await workers.list_all(tx, silent_since=now - DEAD_AFTER),
+                    providers=await doctor.active_providers(tx),
+                    last_tick_at=await doctor.last_tick(tx),
+                    tick_interval=self._settings.scheduler.tick_interval,
+                    oldest_due_at=queue.oldest_due_at,
+                    pool_size=self._settings.pool_size,
+                    expiring_keys=await expiring_keys(tx, now) if may_read_keys else (),
+                    tenant_providers=self._settings.api.tenant_providers or (),
+                )
+            )
+
+    async def _look_at_rights(self) -> tuple[Sequence[str], ApiRole, Sequence[str]]:
+        """Return missing rights, the role for requests, and what is wrong with what it sees."""
+        async with self._pool.transaction() as tx:
+            missing = await doctor.missing_grants(tx)
+            role = await api_role.look(tx, self._settings.schema)
+            can_try = role.is_ready and doctor.may_read(missing)
+            return missing, role, await api_role.probe(tx, role) if can_try else ()
+
+    async def _yardstick(self, tx: Transaction) -> Yardstick:
+        settings, limits = self._settings, self._settings.rate_limit
+        now = await self._clock.now(tx)
+        two_ticks_ago = now - 2 * settings.scheduler.tick_interval
+        began_at = await schedulers.ticking_since(tx, ticked_after=two_ticks_ago)
+        can_judge = began_at is not None and began_at < two_ticks_ago
+        return Yardstick(
+            now=now,
+            two_ticks_ago=two_ticks_ago if can_judge else None,
+            rules=settings.scheduler.rules,
+            lease=settings.executor.lease,
+            longest_wait=max(
+                limits.backoff(provider).longest for provider in ("", *limits.providers)
+            ),
+        )

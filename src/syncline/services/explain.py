@@ -1,0 +1,53 @@
+"""Why a connection runs or does not: look at everything that may keep it, and decide."""
+
+from uuid import UUID
+
+from syncline.engine.upkeep.heartbeat import DEAD_AFTER
+from syncline.policy.evidence import Evidence, Explanation
+from syncline.policy.explain import explain
+from syncline.policy.schedule import next_slot_at, read_sync
+from syncline.services.validation import Desk, not_found
+from syncline.store.checks import explain as evidence
+from syncline.store.data import workers
+from syncline.store.pool import Transaction
+
+
+class Explanations(Desk):
+    async def explain(self, connection_id: UUID, *, tenant_id: str | None = None) -> Explanation:
+        """Return why the connection is, or is not, running at this moment."""
+
+        async def read(tx: Transaction) -> Evidence:
+            return await self._gather(tx, connection_id, tenant_id)
+
+        return explain(await self._pool.reading(read))
+
+    async def _gather(
+        self, tx: Transaction, connection_id: UUID, tenant_id: str | None
+    ) -> Evidence:
+        settings = self._settings
+        now = await self._clock.now(tx)
+        seen = await evidence.observe(tx, connection_id, tenant_id, now=now)
+        if seen is None:
+            raise not_found("connection", connection_id)
+        options = read_sync(seen.candidate.stored, settings.scheduler.rules)
+        last = seen.candidate.last_finished_at
+        return Evidence(
+            now=now,
+            connection_id=connection_id,
+            provider_slug=seen.candidate.provider_slug,
+            status=seen.status,
+            status_reason=seen.status_reason,
+            interval=options.interval,
+            complaints=tuple(f"{one.key} {one.reason}" for one in options.complaints),
+            last_finished_at=last,
+            last_succeeded_at=seen.last_succeeded_at,
+            next_slot_at=next_slot_at(seen.candidate, options, now),
+            pending=seen.pending,
+            stopping=seen.stopping,
+            last_ended=seen.last_ended,
+            workers=tuple(await workers.list_all(tx, silent_since=now - DEAD_AFTER)),
+            last_tick_at=seen.last_tick_at,
+            tick_interval=settings.scheduler.tick_interval,
+            lookahead=settings.scheduler.lookahead,
+            flight_by_type=settings.executor.single_flight == "job_type",
+        )

@@ -1,0 +1,75 @@
+"""Looking after stored credentials: put them under another key, bit by bit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from syncline.clock import Clock
+from syncline.engine.secrets.vault import Vault
+from syncline.engine.wakeup import Wakeup
+from syncline.keyring import CannotOpen
+from syncline.services.validation import Desk
+from syncline.settings import Settings
+from syncline.store.data import credentials
+from syncline.store.pool import Pool, Transaction
+
+A_BATCH = 200
+BEFORE_ALL = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """How far a rotation has come; `unreadable` are those that no key of the ring opens."""
+
+    done: int
+    left: int
+    unreadable: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    done: int
+    last: UUID | None
+    unreadable: tuple[UUID, ...]
+
+
+class Secrets(Desk):
+    def __init__(
+        self, pool: Pool, settings: Settings, clock: Clock, wakeup: Wakeup, vault: Vault
+    ) -> None:
+        super().__init__(pool, settings, clock, wakeup)
+        self._vault = vault
+
+    async def rotate(self, on_progress: Callable[[Rotation], None] = lambda _: None) -> Rotation:
+        """Put all credentials under the first key.
+
+        Each batch commits by itself and is found done by whoever goes on, so a rotation may be
+        interrupted, started again and run twice at once.
+        """
+        total = await self._pool.retrying(
+            lambda tx: credentials.count_others(tx, self._vault.key_id)
+        )
+        done, after = 0, BEFORE_ALL
+        unreadable: tuple[UUID, ...] = ()
+        while True:
+            batch = await self._pool.retrying(partial(self._rotate_batch, after=after))
+            if batch.last is None:
+                return Rotation(done, len(unreadable), unreadable)
+            done, after = done + batch.done, batch.last
+            unreadable += batch.unreadable
+            on_progress(Rotation(done, max(0, total - done), unreadable))
+
+    async def _rotate_batch(self, tx: Transaction, *, after: UUID) -> _Batch:
+        locked = await credentials.lock_others(tx, self._vault.key_id, after=after, limit=A_BATCH)
+        fresh: list[tuple[UUID, bytes]] = []
+        unreadable: list[UUID] = []
+        for stored in locked:
+            try:
+                fresh.append((stored.connection_id, self._vault.reseal(stored)))
+            except CannotOpen:
+                unreadable.append(stored.connection_id)
+        if fresh:
+            await credentials.reseal(tx, fresh, self._vault.key_id)
+        last = locked[-1].connection_id if locked else None
+        return _Batch(len(fresh), last, tuple(unreadable))

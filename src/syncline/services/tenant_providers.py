@@ -1,0 +1,64 @@
+"""What tenants' keys may connect, as the settings, the connectors and the workers have it."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from syncline.clock import Clock
+from syncline.engine.upkeep.heartbeat import DEAD_AFTER
+from syncline.engine.wakeup import Wakeup
+from syncline.policy.tenant_providers import ProviderFacts, why_refused
+from syncline.sdk.connector import Connector
+from syncline.sdk.registry import why_not_for_tenants
+from syncline.services.validation import Desk
+from syncline.settings import Settings
+from syncline.store.data import workers
+from syncline.store.pool import Pool, Transaction
+
+
+class TenantProviders(Desk):
+    def __init__(
+        self,
+        pool: Pool,
+        settings: Settings,
+        clock: Clock,
+        wakeup: Wakeup,
+        providers: Mapping[str, Connector],
+    ) -> None:
+        super().__init__(pool, settings, clock, wakeup)
+        self._providers = providers
+        self._reasons: dict[str, str | None] = {}
+
+    async def refusals(self, providers: Iterable[str]) -> dict[str, str]:
+        """Return which of these providers tenants' keys may not connect, and why.
+
+        Whether a connector is local, this process tells by its own connectors. Whether it can be
+        confined depends on the host: every living worker says so of its own.
+        """
+        wanted = sorted(set(providers))
+        known = {slug: self._providers[slug] for slug in wanted if slug in self._providers}
+        own = await self._unconfined(known)
+        elsewhere = await self._pool.retrying(self._refused_by_workers)
+        found = {}
+        for slug in wanted:
+            facts = ProviderFacts(
+                is_known=slug in known,
+                is_local=bool(getattr(known.get(slug), "local", False)),
+                cannot_confine=own.get(slug)
+                or ("a worker cannot confine it" if slug in elsewhere else None),
+            )
+            reason = why_refused(slug, facts, self._settings.api.tenant_providers)
+            if reason is not None:
+                found[slug] = reason
+        return found
+
+    async def _unconfined(self, connectors: Mapping[str, Connector]) -> Mapping[str, str | None]:
+        """Ask each connector once: it may have to start a program to find out."""
+        new = {slug: one for slug, one in connectors.items() if slug not in self._reasons}
+        if new:
+            found = await asyncio.to_thread(why_not_for_tenants, new)
+            self._reasons |= {slug: found.get(slug) for slug in new}
+        return self._reasons
+
+    async def _refused_by_workers(self, tx: Transaction) -> set[str]:
+        silent_since = await self._clock.now(tx) - DEAD_AFTER
+        return await workers.not_for_tenants(tx, silent_since=silent_since)

@@ -1,0 +1,320 @@
+"""The settings: environment, `syncline.toml` or arguments, checked once, frozen afterwards."""
+
+import os
+import warnings
+from collections.abc import Iterable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+from pydantic_settings import SettingsError as UnparsedError
+
+from syncline.errors import SettingsError
+from syncline.policy.backoff import Backoff
+from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS, ScheduleRules
+from syncline.redaction import mask_secrets
+from syncline.sdk.page import PageLimits
+from syncline.settings import checks
+from syncline.settings.git import GitSettings
+from syncline.settings.http import HttpSettings, ProviderSlugs
+from syncline.settings.secret_files import secrets_from_files
+
+TOML_FILE = "syncline.toml"
+Fraction = Annotated[Decimal, Field(ge=0, lt=1)]
+SchemaName = Annotated[str, AfterValidator(checks.check_schema)]
+ProxyAddresses = Annotated[
+    list[str],
+    NoDecode,
+    BeforeValidator(checks.split_names),
+    AfterValidator(checks.check_networks),
+]
+ModuleNames = Annotated[list[str], NoDecode, BeforeValidator(checks.split_names)]
+Slugs = Annotated[list[str] | None, NoDecode, BeforeValidator(checks.split_names)]
+
+
+class SchedulerSettings(checks.Component):
+    """When connections run."""
+
+    tick_interval_seconds: float = Field(60, ge=1, le=300, description="Time between two ticks.")
+    lookahead_seconds: float | None = Field(
+        None,
+        ge=0,
+        le=3600,
+        description="How far ahead runs are queued. Default: 60 or the tick, the larger.",
+    )
+    default_interval_seconds: int = Field(900, description="Interval where none is set.")
+    jitter_pct_min: Fraction = Field(Decimal(0), description="Least jitter, as a share.")
+    jitter_pct_max: Fraction = Field(Decimal("0.2"), description="Most jitter, as a share.")
+    max_overridden_interval_seconds: int = Field(
+        86400,
+        ge=MINIMUM_INTERVAL_SECONDS,
+        le=31_536_000,
+        description="Longest interval that a connection may ask for.",
+    )
+    batch_size: int = Field(1000, ge=1, le=10_000, description="Connections a transaction plans.")
+
+    @model_validator(mode="after")
+    def _bounds_agree(self) -> "SchedulerSettings":
+        lowest, default = MINIMUM_INTERVAL_SECONDS, self.default_interval_seconds
+        highest = self.max_overridden_interval_seconds
+        if self.jitter_pct_min > self.jitter_pct_max:
+            checks.disagree(
+                f"jitter_pct_min is {self.jitter_pct_min}; "
+                f"it must be from 0 to jitter_pct_max ({self.jitter_pct_max})"
+            )
+        if not lowest <= default <= highest:
+            checks.disagree(
+                f"default_interval_seconds is {default}; "
+                f"it must be from {lowest} to max_overridden_interval_seconds ({highest})"
+            )
+        return self
+
+    @property
+    def tick_interval(self) -> timedelta:
+        return timedelta(seconds=self.tick_interval_seconds)
+
+    @property
+    def lookahead(self) -> timedelta:
+        if self.lookahead_seconds is not None:
+            return timedelta(seconds=self.lookahead_seconds)
+        return timedelta(seconds=max(60, self.tick_interval_seconds))
+
+    @property
+    def rules(self) -> ScheduleRules:
+        return ScheduleRules(
+            default_interval=timedelta(seconds=self.default_interval_seconds),
+            maximum_interval=timedelta(seconds=self.max_overridden_interval_seconds),
+            jitter_pct_min=self.jitter_pct_min,
+            jitter_pct_max=self.jitter_pct_max,
+        )
+
+
+class ExecutorSettings(checks.Component):
+    """How jobs run."""
+
+    concurrency: int = Field(50, ge=1, le=10_000, description="Jobs this process runs at once.")
+    poll_interval_seconds: float = Field(
+        0.5, gt=0, le=60, description="Longest pause between two looks for due jobs."
+    )
+    lease_seconds: float = Field(30, ge=3, le=3600, description="Life of an unrenewed claim.")
+    max_run_seconds: float = Field(300, ge=1, le=86_400, description="Longest run of a job.")
+    max_attempts: int | None = Field(
+        None, ge=1, description="Failures after which a job ends. Default: no limit."
+    )
+    single_flight: Literal["connection", "job_type"] = Field(
+        "connection", description="What runs one job at a time: a connection, or each of its types."
+    )
+    shutdown_grace_seconds: float = Field(
+        30, ge=0, le=3600, description="Time that running jobs get to end at a shutdown."
+    )
+    max_payload_bytes: int = Field(1_000_000, ge=1, description="Largest payload of a signal.")
+    max_cursor_bytes: int = Field(64_000, ge=1, description="Largest cursor.")
+    max_page_signals: int = Field(100_000, ge=1, description="Most signals in a page.")
+    max_page_bytes: int = Field(256_000_000, ge=1, description="Largest page, payloads together.")
+
+    @property
+    def lease(self) -> timedelta:
+        return timedelta(seconds=self.lease_seconds)
+
+    @property
+    def page_limits(self) -> PageLimits:
+        return PageLimits(
+            payload_bytes=self.max_payload_bytes,
+            cursor_bytes=self.max_cursor_bytes,
+            page_signals=self.max_page_signals,
+            page_bytes=self.max_page_bytes,
+        )
+
+
+class ProviderRateLimit(checks.Component):
+    """What differs for one provider; the rest is inherited."""
+
+    base_seconds: float | None = Field(None, gt=0, le=86_400)
+    max_seconds: float | None = Field(None, gt=0, le=604_800)
+    jitter_factor: float | None = Field(None, ge=0, le=10)
+
+
+class RateLimitSettings(checks.Component):
+    """How long failed jobs wait."""
+
+    base_seconds: float = Field(5, gt=0, le=86_400, description="Wait after the first failure.")
+    max_seconds: float = Field(900, gt=0, le=604_800, description="Longest wait without a hint.")
+    jitter_factor: float = Field(0.1, ge=0, le=10, description="Share of the wait added at most.")
+    providers: dict[str, ProviderRateLimit] = Field(
+        default_factory=dict, description="The same three settings for single providers."
+    )
+
+    def backoff(self, provider_slug: str) -> Backoff:
+        own = self.providers.get(provider_slug) or ProviderRateLimit()
+        return Backoff(
+            base_seconds=_first(own.base_seconds, self.base_seconds),
+            max_seconds=_first(own.max_seconds, self.max_seconds),
+            jitter_factor=_first(own.jitter_factor, self.jitter_factor),
+        )
+
+    @property
+    def longest_backoff(self) -> timedelta:
+        """The most that a job of any provider waits without a provider's asking."""
+        return max(self.backoff(slug).longest_unasked for slug in ("", *self.providers))
+
+
+class ApiSettings(checks.Component):
+    """Where health, metrics and the page are served."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="Address to bind.")
+    port: int = Field(8080, ge=0, le=65_535, description="Port to bind; 0 takes a free one.")
+    hosts: ModuleNames = Field(
+        default_factory=list, description="Further names under which it is reached, by a proxy."
+    )
+    tenant_providers: Slugs = Field(
+        None,
+        description="Providers that tenants' keys may connect. Default: all that are not local.",
+    )
+    key_days: int = Field(
+        365, ge=1, le=3650, description="Days that a key lasts unless it says otherwise."
+    )
+    trusted_proxies: ProxyAddresses = Field(
+        default_factory=list, description="Proxies whose X-Forwarded-For names the client."
+    )
+    requests_per_second: float = Field(
+        100, gt=0, le=1_000_000, description="Requests of one key, on average."
+    )
+    burst: int = Field(1000, ge=1, le=1_000_000, description="Requests of one key, at a stretch.")
+    address_requests_per_second: float = Field(
+        50, gt=0, le=1_000_000, description="Requests without a good key from one address."
+    )
+    address_burst: int = Field(500, ge=1, le=1_000_000, description="The same, at a stretch.")
+    failed_logins_per_minute: int = Field(
+        10, ge=1, le=10_000, description="Wrong keys from one address before it must wait."
+    )
+    concurrent_requests: int | None = Field(
+        None, ge=1, le=500, description="Requests of one caller that run at once."
+    )
+    concurrent_streams: int = Field(
+        20, ge=1, le=10_000, description="Streams and waiting requests of one caller."
+    )
+    max_clients: int = Field(500, ge=1, le=100_000, description="Open sockets in all.")
+    max_clients_per_address: int = Field(
+        100, ge=1, le=100_000, description="Open sockets of one address."
+    )
+    max_connections_per_tenant: int | None = Field(
+        None, ge=1, description="Connections that a tenant's key may create. Default: no limit."
+    )
+    max_stored_bytes_per_tenant: int | None = Field(
+        None, ge=1, description="Bytes of signals that a tenant may store. Default: no limit."
+    )
+
+    @property
+    def key_life(self) -> timedelta:
+        return timedelta(days=self.key_days)
+
+
+class ForeignSettings(checks.Component):
+    """How programs of others run."""
+
+    unsandboxed: ProviderSlugs = Field(
+        default_factory=list,
+        description="Providers whose programs run without a sandbox; `*` means all.",
+    )
+
+    def is_unsandboxed(self, provider_slug: str) -> bool:
+        return provider_slug in self.unsandboxed or "*" in self.unsandboxed
+
+
+class RetentionSettings(checks.Component):
+    """How long finished work is kept."""
+
+    jobs_days: int | None = Field(14, ge=1, description="Days that finished jobs are kept.")
+    signals_days: int | None = Field(None, ge=1, description="Days that signals are kept.")
+
+
+class TelemetrySettings(checks.Component):
+    """What is told to the outside."""
+
+    tenant_label: bool = Field(True, description="Whether metrics carry `tenant_id`.")
+
+
+# A field named `schema` hides a deprecated method of pydantic's, which warns of it.
+warnings.filterwarnings("ignore", message='Field name "schema"', category=UserWarning)
+
+
+class Settings(BaseSettings):
+    """Everything that can be set; a bad value is refused here, in one line."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=checks.PREFIX,
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        toml_file=TOML_FILE,
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+    )
+
+    database_url: str | None = Field(
+        None, description="Postgres to use; default: the embedded one."
+    )
+    schema: SchemaName = Field(  # type: ignore[assignment]  # pydantic's own is long deprecated
+        "syncline", description="Schema that holds the tables."
+    )
+    scheduler: SchedulerSettings = SchedulerSettings()
+    executor: ExecutorSettings = ExecutorSettings()
+    rate_limit: RateLimitSettings = RateLimitSettings()
+    http: HttpSettings = HttpSettings()
+    foreign: ForeignSettings = ForeignSettings()
+    git: GitSettings = GitSettings()
+    api: ApiSettings = ApiSettings()
+    retention: RetentionSettings = RetentionSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    portable: bool = Field(False, description="Leave out every optional Postgres feature.")
+    pgbouncer: bool = Field(False, description="The URL leads to a pooler in transaction mode.")
+    listen_url: str | None = Field(None, description="Direct address for LISTEN beside a pooler.")
+    secret_keys: checks.Secret = Field(None, description="Keys that credentials are under.")
+    pool_size: int = Field(10, ge=2, le=500, description="Database connections of this process.")
+    connectors: ModuleNames = Field(default_factory=list, description="Modules with connectors.")
+
+    def __init__(self, **values: Any) -> None:
+        checks.refuse_unknown_components(os.environ, Settings)
+        values = {**secrets_from_files(os.environ), **values}
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise SettingsError(checks.explain(error, Settings)) from None
+        except UnparsedError as error:
+            raise SettingsError(checks.explain_unparsed(error)) from None
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"{TOML_FILE} cannot be read: {error}") from None
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Yield what repr() shows: addresses without their passwords."""
+        for name, value in super().__repr_args__():
+            yield name, mask_secrets(value) if isinstance(value, str) else value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def _first(own: float | None, inherited: float) -> float:
+    return inherited if own is None else own

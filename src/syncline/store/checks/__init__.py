@@ -1,0 +1,1 @@
+"""What `verify`, `doctor` and `explain` read."""

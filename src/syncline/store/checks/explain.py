@@ -1,0 +1,97 @@
+"""What an explanation rests on: a connection, its jobs, and who is at work, read at one moment."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from syncline.model import ConnectionStatus
+from syncline.policy.evidence import EndedJob, PendingJob, StoppingJob
+from syncline.policy.schedule import Candidate
+from syncline.sdk.json_text import read_json
+from syncline.store.pool import Transaction
+from syncline.store.queue import schedule
+
+READ_CONNECTION = """
+    -- Whose, and in which status.
+    SELECT id, status, status_reason FROM {schema}.connections
+     WHERE id = $1 AND ($2::text IS NULL OR tenant_id = $2)
+"""
+
+READ_PENDING = """
+    -- What waits or runs.
+    SELECT id, job_type, status, priority, attempts, lapses, scheduled_at, retry_after, started_at,
+           slot_at, lease_expires_at, error
+      FROM {schema}.sync_jobs
+     WHERE connection_id = $1 AND status IN ('queued', 'running')
+     ORDER BY id
+"""
+
+READ_STOPPING = """
+    -- What was cancelled and may still run.
+    SELECT id, job_type, coalesce(stops_by, lease_expires_at) AS stops_by FROM {schema}.sync_jobs
+     WHERE connection_id = $1 AND status <> 'running'
+       AND (stops_by IS NOT NULL OR lease_token IS NOT NULL)
+       AND coalesce(stops_by, lease_expires_at) > $2
+     ORDER BY stops_by DESC
+"""
+
+READ_ENDED = """
+    -- What ended last.
+    SELECT id, job_type, status, finished_at, error FROM {schema}.sync_jobs
+     WHERE connection_id = $1 AND finished_at IS NOT NULL
+     ORDER BY finished_at DESC, id DESC LIMIT 1
+"""
+
+READ_SUCCESS = """
+    -- When a run last went well; the walk ends there.
+    SELECT finished_at FROM {schema}.sync_jobs
+     WHERE connection_id = $1 AND finished_at IS NOT NULL AND status IN ('succeeded', 'completed')
+     ORDER BY finished_at DESC LIMIT 1
+"""
+
+LAST_TICK = """
+    -- When any scheduler last came to the end of a tick.
+    SELECT max(ticked_at) FROM {schema}.schedulers
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the tables say about one connection."""
+
+    status: ConnectionStatus
+    status_reason: Any
+    candidate: Candidate
+    pending: tuple[PendingJob, ...]
+    stopping: tuple[StoppingJob, ...]
+    last_ended: EndedJob | None
+    last_succeeded_at: datetime | None
+    last_tick_at: datetime | None
+
+
+async def observe(
+    tx: Transaction, connection_id: UUID, tenant_id: str | None, *, now: datetime
+) -> Observed | None:
+    """Return what is known about a connection; None where there is none."""
+    connection = await tx.fetchrow(READ_CONNECTION, connection_id, tenant_id)
+    candidate = next(await schedule.read_candidates(tx, [connection_id]), None)
+    if connection is None or candidate is None:
+        return None
+    pending = await tx.fetch(READ_PENDING, connection_id)
+    stopping = await tx.fetch(READ_STOPPING, connection_id, now)
+    ended = await tx.fetchrow(READ_ENDED, connection_id)
+    return Observed(
+        status=ConnectionStatus(connection["status"]),
+        status_reason=read_json(connection["status_reason"]),
+        candidate=candidate,
+        pending=tuple(PendingJob(**_with_error(row)) for row in pending),
+        stopping=tuple(StoppingJob(*row) for row in stopping),
+        last_ended=EndedJob(**_with_error(ended)) if ended else None,
+        last_succeeded_at=await tx.fetchval(READ_SUCCESS, connection_id),
+        last_tick_at=await tx.fetchval(LAST_TICK),
+    )
+
+
+def _with_error(row: Any) -> dict[str, Any]:
+    return {**row, "error": read_json(row["error"])}

@@ -1,0 +1,1 @@
+"""Rows by noun: connections, signals, credentials, tenants, keys, workers."""

@@ -1,0 +1,289 @@
+"""Connections: what a settle or a person changes.
+
+Whoever touches a connection and its jobs locks the connection first, in id order.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from syncline.model import Connection
+from syncline.sdk.json_text import read_json
+from syncline.store.pool import Transaction, expect
+
+LOOK_AT_ONCE = """
+    -- Let the next tick look at these connections afresh.
+    UPDATE {schema}.connections SET look_at = '1970-01-01 00:00:00+00'
+     WHERE id = ANY ($1::uuid[])
+"""
+
+
+async def look_at_once(tx: Transaction, ids: Sequence[UUID]) -> int:
+    return await tx.execute(LOOK_AT_ONCE, ids)
+
+
+SET_ASIDE = """
+    -- Note that nothing of these connections, which are not active, is queued any more.
+    UPDATE {schema}.connections SET look_at = '0002-01-01 00:00:00+00'
+     WHERE id = ANY ($1::uuid[])
+"""
+
+
+async def set_aside(tx: Transaction, ids: Sequence[UUID]) -> int:
+    return await tx.execute(SET_ASIDE, ids)
+
+
+LOCK = """
+    -- Lock connections before their jobs, in id order, as everybody does.
+    SELECT id, tenant_id, provider_slug, status FROM {schema}.connections
+     WHERE id = ANY ($1::uuid[])
+     ORDER BY id
+       FOR NO KEY UPDATE
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedConnection:
+    id: UUID
+    tenant_id: str
+    provider_slug: str
+    status: str
+
+
+async def lock(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, LockedConnection]:
+    """Return the connections that exist, locked."""
+    return {row["id"]: LockedConnection(*row) for row in await tx.fetch(LOCK, ids)}
+
+
+LOCK_FREE = """
+    -- Lock those of the connections that nobody holds, before their jobs.
+    SELECT id, tenant_id, provider_slug, status FROM {schema}.connections
+     WHERE id = ANY ($1::uuid[])
+     ORDER BY id
+       FOR NO KEY UPDATE SKIP LOCKED
+"""
+
+EXISTING = """
+    -- Those of the connections that are there, locked or not.
+    SELECT id FROM {schema}.connections WHERE id = ANY ($1::uuid[])
+"""
+
+
+async def lock_free(
+    tx: Transaction, ids: Sequence[UUID]
+) -> tuple[dict[UUID, LockedConnection], set[UUID]]:
+    """Return the connections that nobody holds, locked, and the ids of those that somebody does."""
+    locked = {row["id"]: LockedConnection(*row) for row in await tx.fetch(LOCK_FREE, ids)}
+    if len(locked) == len(ids):
+        return locked, set()
+    existing = {row["id"] for row in await tx.fetch(EXISTING, ids)}
+    return locked, existing - locked.keys()
+
+
+SAVE_PROGRESS = """
+    -- Keep the cursor of each page that brought one, beside whatever else the metadata holds, and
+    -- the first completion, which outlives its job; of later ones the tick keeps the copy fresh.
+    -- A cursor replaces only the one that its run had read: whoever moved it meanwhile meant it.
+    UPDATE {schema}.connections c
+       SET metadata = CASE WHEN page.cursor IS NULL THEN c.metadata ELSE jsonb_set(
+               jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
+                         {schema}.object_or_empty(c.metadata -> 'sync')),
+               '{sync,cursor}', page.cursor) END,
+           last_finished_at = coalesce(c.last_finished_at, page.finished_at), updated_at = $6
+      FROM unnest($1::uuid[], $2::jsonb[], $3::jsonb[], $4::bool[], $5::timestamptz[])
+           AS page (id, cursor, replaces, overwrites, finished_at)
+     WHERE c.id = ANY (ARRAY[page.id])
+       AND (page.cursor IS NULL OR page.overwrites
+            OR (c.metadata #> '{sync,cursor}') IS NOT DISTINCT FROM page.replaces)
+"""
+
+MOVED_MEANWHILE = """
+    -- The connections that did not get the cursor of their page.
+    SELECT c.id FROM unnest($1::uuid[], $2::jsonb[]) AS page (id, cursor)
+     CROSS JOIN LATERAL (SELECT id, metadata FROM {schema}.connections
+                          WHERE id = page.id OFFSET 0) c
+     WHERE page.cursor IS NOT NULL
+       AND (c.metadata #> '{sync,cursor}') IS DISTINCT FROM page.cursor
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a run leaves on its connection."""
+
+    connection_id: UUID
+    cursor: str | None
+    replaces: str | None = None  # the cursor that the run had read
+    overwrites: bool = False  # whatever cursor is there
+    finished_at: datetime | None = None  # of the first completion
+
+
+async def save_progress(
+    tx: Transaction, progress: Sequence[Progress], *, now: datetime
+) -> set[UUID]:
+    """Keep cursors and first completions; return the connections that keep another cursor,
+    because somebody moved it while the run went on."""
+    saved = await tx.execute(SAVE_PROGRESS, *_columns(progress), now)
+    if saved == len(progress):
+        return set()
+    ids, cursors, *_ = _columns(progress)
+    moved = {row["id"] for row in await tx.fetch(MOVED_MEANWHILE, ids, cursors)}
+    rest = [replace(one, cursor=None) for one in progress if one.connection_id in moved]
+    saved += await tx.execute(SAVE_PROGRESS, *_columns(rest), now)
+    expect(saved, len(progress), "progress")
+    return moved
+
+
+def _columns(progress: Sequence[Progress]) -> tuple[list[Any], ...]:
+    return (
+        [one.connection_id for one in progress],
+        [one.cursor for one in progress],
+        [one.replaces for one in progress],
+        [one.overwrites for one in progress],
+        [one.finished_at for one in progress],
+    )
+
+
+SET_STATUS = """
+    -- Move connections to another status. An active one is looked at afresh by the next tick;
+    -- any other is set aside, since whoever moves it cancels its queued jobs.
+    UPDATE {schema}.connections c
+       SET status = change.status, status_reason = change.reason, updated_at = $4,
+           look_at = CASE WHEN change.status = 'active' THEN timestamptz '1970-01-01 00:00:00+00'
+                          ELSE '0002-01-01 00:00:00+00' END
+      FROM unnest($1::uuid[], $2::text[], $3::jsonb[]) AS change (id, status, reason)
+     WHERE c.id = change.id
+"""
+
+
+async def set_status(
+    tx: Transaction, changes: Sequence[tuple[UUID, str, str | None]], *, now: datetime
+) -> int:
+    ids, statuses, reasons = zip(*changes, strict=True)
+    return await tx.execute(SET_STATUS, ids, statuses, reasons, now)
+
+
+INSERT = """
+    -- Add a connection, unless its key is taken.
+    INSERT INTO {schema}.connections
+           (id, tenant_id, provider_slug, external_id, config, metadata, created_at, updated_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+        ON CONFLICT (tenant_id, provider_slug, external_id) DO NOTHING
+"""
+
+FIND = """
+    -- The id that a key stands for.
+    SELECT id FROM {schema}.connections
+     WHERE tenant_id = $1 AND provider_slug = $2 AND external_id = $3
+"""
+
+
+async def insert(tx: Transaction, connection: Connection, *, now: datetime) -> UUID:
+    """Return the id that the connection's key stands for: the new one, unless it was taken."""
+    key = (connection.tenant_id, connection.provider_slug, connection.external_id)
+    await tx.execute(
+        INSERT,
+        connection.id,
+        *key,
+        json.dumps(connection.config),
+        json.dumps(connection.metadata),
+        now,
+    )
+    found: UUID = await tx.fetchval(FIND, *key)
+    return found
+
+
+SET_CONFIG = """
+    -- Replace the settings of a connection.
+    UPDATE {schema}.connections SET config = $2, updated_at = $3 WHERE id = $1
+"""
+
+
+async def set_config(tx: Transaction, connection_id: UUID, config: str, *, now: datetime) -> None:
+    await tx.execute(SET_CONFIG, connection_id, config, now)
+
+
+SET_SYNC_KEY = """
+    -- Set one key of metadata.sync.
+    UPDATE {schema}.connections
+       SET metadata = jsonb_set(
+               jsonb_set({schema}.object_or_empty(metadata), '{sync}',
+                         {schema}.object_or_empty(metadata -> 'sync')),
+               ARRAY['sync', $2], $3),
+           updated_at = $4
+     WHERE id = $1
+"""
+
+REMOVE_SYNC_KEY = """
+    -- Remove one key of metadata.sync.
+    UPDATE {schema}.connections
+       SET metadata = {schema}.object_or_empty(metadata) #- ARRAY['sync', $2], updated_at = $3
+     WHERE id = $1 AND jsonb_typeof(metadata -> 'sync') = 'object'
+"""
+
+
+async def set_sync_key(
+    tx: Transaction, connection_id: UUID, key: str, value: str | None, *, now: datetime
+) -> None:
+    """Set a key of `metadata.sync` to a JSON text, or remove it."""
+    if value is None:
+        await tx.execute(REMOVE_SYNC_KEY, connection_id, key, now)
+    else:
+        await tx.execute(SET_SYNC_KEY, connection_id, key, value, now)
+
+
+DELETE = """
+    -- Remove a connection; its jobs go with it.
+    DELETE FROM {schema}.connections WHERE id = $1
+"""
+
+
+async def delete(tx: Transaction, connection_id: UUID) -> bool:
+    return await tx.execute(DELETE, connection_id) == 1
+
+
+EXISTING = """
+    -- Find which of these connections are still there, to clean up after the others.
+    SELECT id FROM {schema}.connections WHERE id = ANY ($1::uuid[])
+"""
+
+
+async def existing(tx: Transaction, ids: Sequence[UUID]) -> set[UUID]:
+    return {row["id"] for row in await tx.fetch(EXISTING, ids)}
+
+
+COLUMNS_BY_ID = """
+    -- One connection, of one tenant where one is named.
+    SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
+           created_at, updated_at, greatest(last_finished_at, (
+               SELECT j.finished_at FROM {schema}.sync_jobs j
+                WHERE j.connection_id = connections.id AND j.finished_at IS NOT NULL
+                  AND j.job_type = 'incremental' AND j.counts_as_last
+                ORDER BY j.finished_at DESC LIMIT 1)) AS last_finished_at
+      FROM {schema}.connections
+     WHERE id = $1 AND ($2::text IS NULL OR tenant_id = $2)
+"""
+
+
+async def get(tx: Transaction, connection_id: UUID, tenant_id: str | None) -> Connection | None:
+    row = await tx.fetchrow(COLUMNS_BY_ID, connection_id, tenant_id)
+    return read_connection(row) if row is not None else None
+
+
+def read_connection(row: Any) -> Connection:
+    return Connection(
+        id=row["id"],
+        tenant_id=row["tenant_id"],
+        provider_slug=row["provider_slug"],
+        external_id=row["external_id"],
+        status=row["status"],
+        config=read_json(row["config"]),
+        metadata=read_json(row["metadata"]),
+        status_reason=read_json(row["status_reason"]),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        last_finished_at=row["last_finished_at"],
+    )

@@ -1,0 +1,1 @@
+"""Listings by keyset, and signals as they come."""

@@ -1,0 +1,198 @@
+"""Pages of connections: one statement for each index that can lead to them.
+
+What leads is chosen by what is asked, not by the planner: a tenant, or a status that is not the
+usual one. The other filters are checked along the way. Whatever the order, it ends in the id.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from syncline.model import Connection, ConnectionStatus
+from syncline.store.data.connections import COLUMNS_BY_ID, read_connection
+from syncline.store.pool import Transaction
+
+NEVER = datetime(1, 2, 1, tzinfo=UTC)  # sorts before all others; the very first is read as infinite
+FIRST_ID = UUID(int=0)
+
+
+class Order(StrEnum):
+    ID = "id"
+    EXTERNAL_ID = "external_id"
+    STALENESS = "staleness"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFilter:
+    tenant_id: str | None = None
+    provider_slug: str | None = None
+    status: str | None = None
+    external_id_prefix: str | None = None
+
+
+Place = tuple[Any, UUID]
+"""Where a page ended: what it was sorted by (None in the order of ids), and the id."""
+
+BY_ID = """
+    -- Connections of everybody, in id order.
+    SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
+           created_at, updated_at, last_finished_at
+      FROM {schema}.connections
+     WHERE ($1::text IS NULL OR tenant_id = $1) AND ($2::text IS NULL OR provider_slug = $2)
+       AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR starts_with(external_id, $4))
+       AND $5::text IS NULL AND id > $6
+     ORDER BY id LIMIT $7
+"""
+
+BY_STATUS = """
+    -- Connections that are not active, in id order.
+    SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
+           created_at, updated_at, last_finished_at
+      FROM {schema}.connections
+     WHERE status = $3 AND status <> 'active' AND ($1::text IS NULL OR tenant_id = $1)
+       AND ($2::text IS NULL OR provider_slug = $2)
+       AND ($4::text IS NULL OR starts_with(external_id, $4))
+       AND $5::text IS NULL AND id > $6
+     ORDER BY id LIMIT $7
+"""
+
+BY_TENANT = """
+    -- One tenant's connections, in id order.
+    SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
+           created_at, updated_at, last_finished_at
+      FROM {schema}.connections
+     WHERE tenant_id = $1 AND ($2::text IS NULL OR provider_slug = $2)
+       AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR starts_with(external_id, $4))
+       AND $5::text IS NULL AND id > $6
+     ORDER BY id LIMIT $7
+"""
+
+BY_NAME = """
+    -- Connections of everybody, by external id. No index helps: every run would have to move each
+    -- connection in it.
+    SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
+           created_at, updated_at, last_finished_at
+      FROM {schema}.connections
+     WHERE $1::text IS NULL AND ($2::text IS NULL OR provider_slug = $2)
+       AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR starts_with(external_id, $4))
+       AND (external_id COLLATE "C", id) > ($5, $6)
+     ORDER BY external_id COLLATE "C", id LIMIT $7
+"""
+
+BY_NAME_IN_TENANT = """
+    -- One tenant's connections, by external id.
+    SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
+           created_at, updated_at, last_finished_at
+      FROM {schema}.connections
+     WHERE tenant_id = $1 AND ($2::text IS NULL OR provider_slug = $2)
+       AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR starts_with(external_id, $4))
+       AND (external_id COLLATE "C", id) > ($5, $6)
+     ORDER BY external_id COLLATE "C", id LIMIT $7
+"""
+
+BY_STALENESS = """
+    -- Connections of everybody, those first whose last run is longest ago. No index helps: one
+    -- would have to change with every run.
+    SELECT c.id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
+           created_at, updated_at,
+           greatest(c.last_finished_at, done.finished_at) AS last_finished_at
+      FROM {schema}.connections c
+      LEFT JOIN LATERAL (
+           SELECT j.finished_at FROM {schema}.sync_jobs j
+            WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
+              AND j.job_type = 'incremental' AND j.counts_as_last
+            ORDER BY j.finished_at DESC LIMIT 1) done ON true
+     WHERE $1::text IS NULL AND ($2::text IS NULL OR provider_slug = $2)
+       AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR starts_with(external_id, $4))
+       AND (coalesce(greatest(c.last_finished_at, done.finished_at), '0001-02-01 00:00:00+00'),
+            c.id) > ($5, $6)
+     ORDER BY coalesce(greatest(c.last_finished_at, done.finished_at), '0001-02-01 00:00:00+00'),
+              c.id LIMIT $7
+"""
+
+BY_STALENESS_IN_TENANT = """
+    -- One tenant's connections, those first whose last run is longest ago.
+    SELECT c.id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
+           created_at, updated_at,
+           greatest(c.last_finished_at, done.finished_at) AS last_finished_at
+      FROM {schema}.connections c
+      LEFT JOIN LATERAL (
+           SELECT j.finished_at FROM {schema}.sync_jobs j
+            WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
+              AND j.job_type = 'incremental' AND j.counts_as_last
+            ORDER BY j.finished_at DESC LIMIT 1) done ON true
+     WHERE tenant_id = $1 AND ($2::text IS NULL OR provider_slug = $2)
+       AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR starts_with(external_id, $4))
+       AND (coalesce(greatest(c.last_finished_at, done.finished_at), '0001-02-01 00:00:00+00'),
+            c.id) > ($5, $6)
+     ORDER BY coalesce(greatest(c.last_finished_at, done.finished_at), '0001-02-01 00:00:00+00'),
+              c.id LIMIT $7
+"""
+
+LAST_FINISHED = """
+    -- When these connections last finished a run; the copy beside them may be older.
+    SELECT c.id, greatest(c.last_finished_at, done.finished_at) AS last_finished_at
+      FROM unnest($1::uuid[]) AS shown (id)
+      JOIN {schema}.connections c ON c.id = shown.id
+     CROSS JOIN LATERAL (
+           SELECT max(last.finished_at) AS finished_at FROM (
+               SELECT j.finished_at FROM {schema}.sync_jobs j
+                WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
+                  AND j.job_type = 'incremental' AND j.counts_as_last
+                ORDER BY j.finished_at DESC LIMIT 1) last) done
+"""
+
+
+async def read_page(
+    tx: Transaction, wanted: ConnectionFilter, order: Order, *, after: Place | None, limit: int
+) -> list[tuple[Connection, Place]]:
+    """Return the connections that come next in the order, each with its place there."""
+    key, id_ = after or (_beginning(order), FIRST_ID)
+    filters = (wanted.tenant_id, wanted.provider_slug, wanted.status, wanted.external_id_prefix)
+    rows = await tx.fetch(_statement(wanted, order), *filters, key, id_, limit)
+    finished = await tx.fetch(LAST_FINISHED, [row["id"] for row in rows]) if rows else ()
+    last_finished_at = {row["id"]: row["last_finished_at"] for row in finished}
+    return [
+        (
+            replace(read_connection(row), last_finished_at=last_finished_at.get(row["id"])),
+            _place(row, order),
+        )
+        for row in rows
+    ]
+
+
+async def find_place(
+    tx: Transaction, connection_id: UUID, tenant_id: str | None, order: Order
+) -> Place | None:
+    """Return a connection's place in the order; None where there is no such connection."""
+    row = await tx.fetchrow(COLUMNS_BY_ID, connection_id, tenant_id)
+    return _place(row, order) if row is not None else None
+
+
+def _place(row: Any, order: Order) -> Place:
+    if order is Order.EXTERNAL_ID:
+        return row["external_id"], row["id"]
+    if order is Order.STALENESS:
+        return row["last_finished_at"] or NEVER, row["id"]
+    return None, row["id"]
+
+
+def _beginning(order: Order) -> Any:
+    return {Order.ID: None, Order.EXTERNAL_ID: "", Order.STALENESS: NEVER}[order]
+
+
+def _statement(wanted: ConnectionFilter, order: Order) -> str:
+    if wanted.tenant_id is not None:
+        return {
+            Order.ID: BY_TENANT,
+            Order.EXTERNAL_ID: BY_NAME_IN_TENANT,
+            Order.STALENESS: BY_STALENESS_IN_TENANT,
+        }[order]
+    if order is Order.STALENESS:
+        return BY_STALENESS
+    if order is Order.EXTERNAL_ID:
+        return BY_NAME
+    is_status_rare = wanted.status not in (None, ConnectionStatus.ACTIVE)
+    return BY_STATUS if is_status_rare else BY_ID

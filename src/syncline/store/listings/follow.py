@@ -1,0 +1,198 @@
+"""Following signals: what was stored since a position, nothing missed and nothing repeated.
+
+Rows become visible in the order in which their transactions commit, which no column can tell.
+But every transaction below the oldest one that still runs has ended: whatever it stored is there,
+and nothing more will come. So a follower reads in the order of transactions, up to that horizon.
+
+Transactions are numbered by the server. A standby that is promoted, or another cluster into which
+a dump is restored, may use numbers again that a follower has passed. So a follower reads start by
+start of the server (`server_starts`): what an earlier start stored is complete.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from syncline.errors import PositionLost
+from syncline.model import StoredSignal
+from syncline.store.data.server_starts import read_starts
+from syncline.store.listings.signals import FIRST_ID, SignalFilter, read_signal
+from syncline.store.pool import Transaction
+
+ROWS_LOOKED_AT = 10_000  # however few of them are wanted, a look ends
+ALL_TRANSACTIONS = 2**64 - 1
+
+HORIZON = """
+    -- Where transactions may still be running: this start of this server, from the oldest one on.
+    SELECT pg_catalog.pg_postmaster_start_time() AS started_at,
+           pg_catalog.pg_is_in_recovery() AS is_standby,
+           pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text AS transaction
+"""
+
+LOOK = """
+    -- The next signals of a start below a transaction, told apart by whether they are wanted.
+    SELECT s.server_start, s.transaction_id::text AS written_by, s.id,
+           (($6::text IS NULL OR tenant_id = $6) AND ($7::uuid IS NULL OR connection_id = $7)
+            AND ($8::text IS NULL OR provider_slug = $8) AND ($9::text IS NULL OR kind = $9))
+           AS is_wanted
+      FROM {schema}.signals s
+     WHERE s.server_start = $1 AND (s.transaction_id, s.id) > ($2::text::xid8, $3::uuid)
+       AND s.transaction_id < $4::text::xid8
+     ORDER BY s.server_start, s.transaction_id, s.id LIMIT $5
+"""
+
+READ = """
+    -- These signals, in the order of a look.
+    SELECT s.id, s.tenant_id, s.provider_slug, s.connection_id, s.job_id, s.kind, s.occurred_at,
+           s.received_at, s.payload, s.dedupe_key
+      FROM unnest($1::uuid[]) WITH ORDINALITY AS picked (id, place)
+      JOIN {schema}.signals s ON s.id = picked.id
+     ORDER BY picked.place
+"""
+
+LAST = """
+    -- The last signal of a start below a transaction.
+    SELECT s.server_start, s.transaction_id::text AS written_by, s.id FROM {schema}.signals s
+     WHERE s.server_start = $1 AND s.transaction_id < $2::text::xid8
+     ORDER BY s.server_start DESC, s.transaction_id DESC, s.id DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a follower has read: up to this signal, of this transaction, of this server start.
+
+    Positions that version 0.1 gave out name no start.
+    """
+
+    transaction: int
+    signal_id: UUID
+    server_start: datetime | None = None
+
+
+START = Position(0, FIRST_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What came next, where to go on, and whether that is all for now.
+
+    `server_changed` says that these are the first signals of a later start of the server. If it
+    was a promotion or a restore that lost commits, some signals told before are stored no more.
+    """
+
+    signals: Sequence[StoredSignal]
+    position: Position
+    is_caught_up: bool
+    server_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The ids of what comes next, and the rest of what `Followed` says."""
+
+    ids: Sequence[UUID]
+    position: Position
+    is_caught_up: bool
+    server_changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The signals of one start, after one place and below one transaction."""
+
+    server_start: datetime
+    after: tuple[int, UUID]
+    below: int = ALL_TRANSACTIONS
+
+
+async def look(tx: Transaction, wanted: SignalFilter, position: Position, *, limit: int) -> Looked:
+    """Return up to `limit` of the wanted signals after a position; time bounds are not heeded.
+
+    It passes over everybody's signals, so that it ends however few are wanted.
+    """
+    budget = limit if wanted == SignalFilter() else ROWS_LOOKED_AT
+    # The horizon is a statement of its own: the next one sees all that is below it.
+    stretches = await _stretches(tx, position)
+    looked: list[Any] = []
+    for stretch in stretches:
+        looked += await _look(tx, wanted, stretch, budget - len(looked))
+        if len(looked) == budget:
+            break
+    picked = [row for row in looked if row["is_wanted"]][:limit]
+    if position != START:
+        position = replace(position, server_start=stretches[0].server_start)
+    last = picked[-1] if len(picked) == limit else looked[-1] if looked else None
+    reached = _position(last) if last is not None else position
+    return Looked(
+        [row["id"] for row in picked],
+        reached,
+        is_caught_up=len(picked) < limit and len(looked) < budget,
+        server_changed=position not in (START, reached)
+        and position.server_start != reached.server_start,
+    )
+
+
+async def read(tx: Transaction, ids: Sequence[UUID]) -> list[StoredSignal]:
+    """Return the signals that a look found."""
+    return [read_signal(row) for row in await tx.fetch(READ, ids)]
+
+
+async def read_end(tx: Transaction) -> Position:
+    """Return the position after all that can be told now."""
+    for stretch in reversed(await _stretches(tx, START)):
+        last = await tx.fetchrow(LAST, stretch.server_start, str(stretch.below))
+        if last is not None:
+            return _position(last)
+    return START
+
+
+async def _stretches(tx: Transaction, position: Position) -> list[Stretch]:
+    """Return what lies after a position, start by start."""
+    horizon = await tx.fetchrow(HORIZON)
+    after, below = (position.transaction, position.signal_id), int(horizon["transaction"])
+    present: datetime = horizon["started_at"]
+    starts: Sequence[datetime] = [present]
+    if position.server_start != present or horizon["is_standby"]:
+        starts = await _starts(tx, position, present, is_standby=horizon["is_standby"])
+    if len(starts) == 1 and position.transaction > below:
+        raise PositionLost("position lies ahead of this database")
+    return [
+        Stretch(
+            start,
+            after if place == 0 else (0, FIRST_ID),
+            below if place == len(starts) - 1 else ALL_TRANSACTIONS,
+        )
+        for place, start in enumerate(starts)
+    ]
+
+
+async def _starts(
+    tx: Transaction, position: Position, present: datetime, *, is_standby: bool
+) -> Sequence[datetime]:
+    """Return the starts from the position's on; the last is the one that still stores signals."""
+    starts = await read_starts(tx, present)
+    in_order = starts.in_order
+    if is_standby and len(in_order) > 1:
+        in_order = in_order[:-1]  # its own start stores nothing; it repeats what another does
+    if position == START:
+        return in_order
+    start = position.server_start or starts.older
+    if start not in in_order:
+        raise PositionLost("position is of signals that this database does not know")
+    return in_order[in_order.index(start) :]
+
+
+async def _look(tx: Transaction, wanted: SignalFilter, stretch: Stretch, limit: int) -> Any:
+    transaction, signal_id = stretch.after
+    return await tx.fetch(
+        LOOK,
+        *(stretch.server_start, str(transaction), signal_id, str(stretch.below), limit),
+        *(wanted.tenant_id, wanted.connection_id, wanted.provider_slug, wanted.kind),
+    )
+
+
+def _position(row: Any) -> Position:
+    return Position(int(row["written_by"]), row["id"], row["server_start"])

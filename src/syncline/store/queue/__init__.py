@@ -1,0 +1,1 @@
+"""The queue: what is due, who claims it, and how it ends."""

@@ -1,0 +1,1 @@
+"""Counts and rates: how everything is doing."""

@@ -1,0 +1,1 @@
+"""Every metric, log event and span, by component."""

@@ -1,0 +1,280 @@
+"""Every metric, log event and span of the engine, one method each.
+
+docs/reference/metrics.md says what they mean. Each engine has its own registry; spans go nowhere
+until the application installs an OpenTelemetry SDK; secrets, cursors and payloads are never told.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import SupportsFloat
+from uuid import UUID
+
+from opentelemetry import trace
+from prometheus_client import CollectorRegistry, generate_latest
+
+from syncline.clock import monotonic
+from syncline.policy.schedule import RunPlan
+from syncline.telemetry import metrics
+from syncline.telemetry.api import ApiTelemetry
+from syncline.telemetry.http import HttpCalls
+from syncline.telemetry.log import TRACEBACK, Fields, inside
+from syncline.telemetry.upkeep import MAX_PROVIDERS as MAX_PROVIDERS
+from syncline.telemetry.upkeep import HouseTelling
+
+SCHEDULER = logging.getLogger("syncline.scheduler")
+EXECUTOR = logging.getLogger("syncline.executor")
+MAX_SPAN_EVENTS = 1000  # a tick may plan 100 000 runs; the debug log tells them all
+CONNECTOR_ERRORS = {"RateLimited", "Transient", "Unauthorized", "Permanent", "SyncError"}
+ERROR_CLASSES = CONNECTOR_ERRORS | {"ContractError", "Timeout", "LeaseLapsed", "Unexpected"}
+NO_SPAN = nullcontext()
+SILENT = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)  # no SDK is installed
+SHOWN_EVERY_SECONDS = 60  # the same error of the same connector
+MOST_RAISED = 1000
+
+
+@dataclass(slots=True)
+class Raised:
+    """When an error of a connector was last shown, and how often it came since."""
+
+    shown_at: float
+    since: int = 0
+
+
+class Telemetry(HouseTelling):
+    """Tells one engine's story: a method per event, called once it has happened."""
+
+    def __init__(
+        self,
+        *,
+        tenant_label: bool = True,
+        max_tenants: int = 2000,
+        cell: str = "syncline",
+        registry: CollectorRegistry | None = None,
+        tracer: trace.Tracer | None = None,
+    ) -> None:
+        self.registry = registry or CollectorRegistry()
+        define = metrics.Definitions(self.registry)
+        super().__init__(cell, define)
+        self._scheduler = metrics.SchedulerMetrics(define, tenant_label=tenant_label)
+        self._executor = metrics.ExecutorMetrics(define)
+        self._tracer = tracer or trace.get_tracer("syncline")
+        self.http = HttpCalls(define, self._tracer, cell)
+        self.api = ApiTelemetry(define, cell)
+        self._raised: dict[tuple[str, str], Raised] = {}
+        self._tick_span: trace.Span = trace.INVALID_SPAN
+        self._span_events_left = 0
+        self._tenants = metrics.BoundedNames(max_tenants) if tenant_label else None
+
+    def exposition(self) -> bytes:
+        """Return every metric in Prometheus' text format."""
+        return generate_latest(metrics.WithoutCreated(self.registry))
+
+    def tick(self) -> AbstractContextManager[None]:
+        """Open the span of a tick; what the tick tells belongs inside it."""
+        span = self._tracer.start_span("scheduler.tick", attributes={"cell": self._cell})
+        self._tick_span = span
+        self._span_events_left = MAX_SPAN_EVENTS if span.is_recording() else 0
+        return inside(span)
+
+    def jobs_scheduled(
+        self,
+        plans: Sequence[RunPlan],
+        *,
+        jitter_pct_min: SupportsFloat,
+        jitter_pct_max: SupportsFloat,
+    ) -> None:
+        """Count what a batch scheduled, and trace each plan where somebody listens."""
+        counts = Counter((plan.provider_slug, plan.tenant_id) for plan in plans)
+        for (provider, tenant), count in counts.items():
+            shown = self._providers.shown(provider)
+            if self._tenants is None:
+                self._scheduler.scheduled[shown].inc(count)
+            else:
+                self._scheduler.scheduled[shown, self._tenants.shown(tenant)].inc(count)
+        self._scheduler.jitter.observe_all([plan.jitter_seconds for plan in plans])
+        if self._span_events_left or SCHEDULER.isEnabledFor(logging.DEBUG):
+            bounds = {
+                "jitter_pct_min": float(jitter_pct_min),
+                "jitter_pct_max": float(jitter_pct_max),
+            }
+            for plan in plans:
+                self._trace_plan(plan, bounds)
+
+    def _trace_plan(self, plan: RunPlan, bounds: Mapping[str, float]) -> None:
+        fields: Fields = {
+            "connection_id": str(plan.connection_id),
+            "jitter_seconds": plan.jitter_seconds,
+            "base_interval_seconds": int(plan.interval.total_seconds()),
+            **bounds,
+            "slot": plan.slot_at.isoformat(),
+            "next_due_at": plan.next_due_at.isoformat(),
+            "scheduled_at": plan.scheduled_at.isoformat(),
+            "next_run_at": plan.next_run_at.isoformat(),
+        }
+        if self._span_events_left:
+            self._span_events_left -= 1
+            trace.get_current_span().add_event("scheduler.job_scheduled", fields)
+        self._log(SCHEDULER, logging.DEBUG, "scheduler.job_scheduled", fields)
+
+    def tick_finished(
+        self, *, due: int, scheduled: int, skipped: int, overdue: int, duration: timedelta
+    ) -> None:
+        milliseconds = duration / timedelta(milliseconds=1)
+        self._scheduler.backlog.set(overdue)
+        self._scheduler.tick_duration.observe(milliseconds)
+        counts = {"due": due, "scheduled": scheduled, "skipped": skipped, "overdue": overdue}
+        if trace.get_current_span() is self._tick_span:  # never write on a span of the application
+            self._tick_span.set_attributes(counts)
+        fields = {**counts, "milliseconds": round(milliseconds, 1)}
+        self._log(SCHEDULER, logging.INFO, "scheduler.tick", fields)
+
+    def bad_metadata(self, connection_id: UUID, key: str, reason: str) -> None:
+        fields = {"connection_id": str(connection_id), "key": key, "reason": reason}
+        self._log(SCHEDULER, logging.WARNING, "scheduler.bad_metadata", fields)
+
+    def scheduler_stopped(self) -> None:
+        self._log(SCHEDULER, logging.INFO, "scheduler.stopped")
+
+    def jobs_claimed(self, provider_slug: str, seconds_due: Iterable[float]) -> None:
+        """Count claimed jobs by how long after they were due they start."""
+        seconds = [max(0.0, waited) for waited in seconds_due]
+        self._executor.claimed[provider_slug].inc(len(seconds))
+        self._executor.claim_delay[provider_slug].observe_all(seconds)
+
+    def is_traced(self) -> bool:
+        """Whether somebody listens to spans; asking for one costs as much as a run without."""
+        has_own = not isinstance(self._tracer, trace.ProxyTracer | trace.NoOpTracer)
+        return has_own or not isinstance(trace.get_tracer_provider(), SILENT)
+
+    def jobs_late(self, provider_slug: str, seconds_late: Iterable[float]) -> None:
+        """Note how long after their slots interval jobs start."""
+        seconds = [max(0.0, late) for late in seconds_late]
+        self._executor.lateness[provider_slug].observe_all(seconds)
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Open the span of a claim, of however many jobs."""
+        return self._batch("executor.claim", {})
+
+    def settle(self, jobs: int) -> AbstractContextManager[None]:
+        """Open the span of a settlement, of however many jobs."""
+        return self._batch("executor.settle", {"jobs": jobs})
+
+    def _batch(self, name: str, attributes: dict[str, int]) -> AbstractContextManager[None]:
+        if not self.is_traced():
+            return NO_SPAN
+        span = self._tracer.start_span(name)
+        span.set_attributes({"cell": self._cell, **attributes})
+        return inside(span)
+
+    def run(
+        self, job_id: UUID, connection_id: UUID, provider_slug: str, job_type: str
+    ) -> AbstractContextManager[None]:
+        """Open the span of a run; an exception that passes through marks it as failed."""
+        span = self._tracer.start_span("executor.run")
+        if not span.get_span_context().is_valid:
+            return NO_SPAN  # nobody listens, and entering a span costs more than all the rest
+        if span.is_recording():
+            span.set_attributes({"cell": self._cell, "job_id": str(job_id)})
+            span.set_attributes({"connection_id": str(connection_id), "job_type": job_type})
+            span.set_attribute("provider_slug", provider_slug)
+        return inside(span)
+
+    def run_finished(self, provider_slug: str, outcome: str, duration: timedelta) -> None:
+        self._executor.run[provider_slug, outcome].observe(duration.total_seconds())
+
+    def runs_succeeded(self, provider_slug: str, seconds: Sequence[float], *, signals: int) -> None:
+        """Count runs that brought a page by how long they took, and what they brought."""
+        self._executor.run[provider_slug, "succeeded"].observe_all(seconds)
+        self._executor.succeeded[provider_slug].inc(len(seconds))
+        self._executor.signals[provider_slug].inc(signals)
+
+    def page_committed(self, provider_slug: str, *, signals: int) -> None:
+        """Count the signals of a streamed page; its job goes on running."""
+        self._executor.signals[provider_slug].inc(signals)
+
+    def job_failed(
+        self,
+        provider_slug: str,
+        error_class: str,
+        *,
+        connection_id: UUID,
+        job_id: UUID,
+        terminal: bool,
+        wait: timedelta | None,
+    ) -> None:
+        """Count a failed attempt: a terminal one ended its job, any other waits for the next."""
+        label = error_class if error_class in ERROR_CLASSES else "other"
+        self._executor.failed[provider_slug, label].inc()
+        fields: Fields = {"connection_id": str(connection_id), "job_id": str(job_id)}
+        fields |= {"provider_slug": provider_slug, "error_class": error_class, "terminal": terminal}
+        if wait is not None:
+            fields["wait_seconds"] = round(wait.total_seconds(), 3)
+            self._executor.backoff[provider_slug].observe(wait.total_seconds())
+        level = logging.WARNING if terminal else logging.INFO
+        self._log(EXECUTOR, level, "executor.job_failed", fields)
+
+    def connector_raised(
+        self, provider_slug: str, connection_id: UUID, error_class: str, shown: str
+    ) -> None:
+        """Show where a connector raised what it should not have; once a minute for each class."""
+        now = monotonic()
+        key = (provider_slug, error_class)
+        before = self._raised.get(key)
+        if before is not None and now - before.shown_at < SHOWN_EVERY_SECONDS:
+            before.since += 1
+            return
+        if len(self._raised) >= MOST_RAISED:
+            self._raised.clear()
+        self._raised[key] = Raised(now)
+        fields: Fields = {
+            "provider_slug": provider_slug,
+            "connection_id": str(connection_id),
+            "error_class": error_class,
+            TRACEBACK: shown,
+        }
+        if before is not None and before.since:
+            fields["repeated"] = before.since
+        self._log(EXECUTOR, logging.WARNING, "executor.connector_raised", fields)
+
+    def rate_limited(self, provider_slug: str, wait: timedelta) -> None:
+        self._executor.rate_limited[provider_slug].inc()
+        self._executor.rate_limit_wait[provider_slug].inc(wait.total_seconds())
+
+    def job_released(self, provider_slug: str, count: int = 1) -> None:
+        self._executor.released[provider_slug].inc(count)
+
+    def job_cancelled(self, provider_slug: str, count: int = 1) -> None:
+        self._executor.cancelled[provider_slug].inc(count)
+
+    def job_fenced(self, provider_slug: str, count: int = 1) -> None:
+        self._executor.fenced[provider_slug].inc(count)
+
+    def pages_lost(self, provider_slug: str, connection_id: UUID, job_id: UUID) -> None:
+        """Tell of a stream that starts again because the database lost pages of it."""
+        fields: Fields = {
+            "provider_slug": provider_slug,
+            "connection_id": str(connection_id),
+            "job_id": str(job_id),
+        }
+        self._log(EXECUTOR, logging.WARNING, "executor.pages_lost", fields)
+
+    def jobs_reaped(self, provider_slug: str, count: int) -> None:
+        self._executor.reaped[provider_slug].inc(count)
+        fields: Fields = {"provider_slug": provider_slug, "count": count}
+        self._log(EXECUTOR, logging.WARNING, "executor.jobs_reaped", fields)
+
+    def queue_measured(self, depth_by_provider: Mapping[str, int], oldest_age: timedelta) -> None:
+        depths = dict.fromkeys(self._executor.queue_depth, 0)  # what is queued no more is 0
+        for provider_slug, depth in depth_by_provider.items():
+            shown = self._providers.shown(provider_slug)
+            depths[shown] = depths.get(shown, 0) + depth
+        for label, depth in depths.items():
+            self._executor.queue_depth[label].set(depth)
+        self._executor.queue_age.set(oldest_age.total_seconds())
+
+    def executor_stopped(self) -> None:
+        self._log(EXECUTOR, logging.INFO, "executor.stopped")
