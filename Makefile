@@ -8,7 +8,7 @@ SEED ?= 1
 SEEDS ?= 200
 ROUNDS ?= 5
 # The tests that the security guide names; slow ones have the marker `security`.
-ATTACKS = tests/security tests/bad_input tests/credentials \
+ATTACKS = tests/security tests/engine/bad_input tests/engine/secrets tests/test_keyring.py \
           $(sort $(shell grep -oE 'tests/[a-z_/]+\.py' docs/guide/security.md))
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
           --no-header --no-annotate --no-emit-index-url

@@ -15,14 +15,14 @@ DOCUMENTS = (
                 "            pieces",
             ),
         ),
-        "tests/http_client/test_answers.py::test_a_body_that_grows_when_decompressed_is_refused",
+        "tests/http/test_answers.py::test_a_body_that_grows_when_decompressed_is_refused",
     ),
     Mutation(
         "decompression piece by piece",
         "a few kilobytes become a gigabyte before anybody counts",
         "http/body.py",
         (("self._stream.decompress(raw, PIECE)", "self._stream.decompress(raw)"),),
-        "tests/http_client/test_answers.py::test_no_piece_of_a_compressed_body_is_large",
+        "tests/http/test_answers.py::test_no_piece_of_a_compressed_body_is_large",
     ),
     Mutation(
         "the number of values of a document",
@@ -76,7 +76,7 @@ DOCUMENTS = (
         "threads that check forty of them take the interpreter from the loop",
         "engine/worker/attempt.py",
         (("self._turn = asyncio.Semaphore()", "self._turn = asyncio.Semaphore(1000)"),),
-        "tests/engine/test_page_checks.py::test_large_pages_are_checked_one_at_a_time",
+        "tests/engine/worker/test_page_checks.py::test_large_pages_are_checked_one_at_a_time",
     ),
     Mutation(
         "the time that a parser is given",
@@ -123,21 +123,21 @@ DOCUMENTS = (
         "the host of an Azure machine can be asked",
         "http/addresses.py",
         (('        "168.63.129.16/32",  #', "        #"),),
-        "tests/http_client/test_addresses.py::test_special_addresses_are_denied_by_our_own_list",
+        "tests/http/test_addresses.py::test_special_addresses_are_denied_by_our_own_list",
     ),
     Mutation(
         "IPv4 addresses inside of IPv6",
         "64:ff9b::7f00:1 leads to loopback",
         "http/addresses.py",
         (("        parsed = IPv4Address(int(parsed) & 0xFFFFFFFF)\n", "        return True\n"),),
-        "tests/http_client/test_addresses.py::test_special_addresses_are_denied_by_our_own_list",
+        "tests/http/test_addresses.py::test_special_addresses_are_denied_by_our_own_list",
     ),
     Mutation(
         "secrets that do not follow a redirect",
         "another origin gets the headers of the request",
         "http/redirects.py",
         (("if (same_origin or name.lower() in HARMLESS_HEADERS)", "if True"),),
-        "tests/http_client/test_answers.py::test_credentials_go_to_their_origin_and_on_no_redirect_to_another",
+        "tests/http/test_answers.py::test_credentials_go_to_their_origin_and_on_no_redirect_to_another",
     ),
     Mutation(
         "the origin of credentials",
@@ -149,7 +149,7 @@ DOCUMENTS = (
                 "if not self._authentication:",
             ),
         ),
-        "tests/http_client/test_answers.py::test_credentials_go_to_their_origin_and_on_no_redirect_to_another",
+        "tests/http/test_answers.py::test_credentials_go_to_their_origin_and_on_no_redirect_to_another",
     ),
     Mutation(
         "https for credentials",
@@ -161,7 +161,7 @@ DOCUMENTS = (
                 "if False:",
             ),
         ),
-        "tests/http_client/test_answers.py::test_credentials_do_not_go_in_the_open",
+        "tests/http/test_answers.py::test_credentials_do_not_go_in_the_open",
     ),
     Mutation(
         "the end of what is read of a long text",

@@ -21,14 +21,14 @@ JOBS = (
         "it closes its job without presenting its lease",
         "store/queue/jobs.py",
         (("AND j.lease_token IS NOT DISTINCT FROM closing.token AND j.again", "AND j.again"),),
-        "tests/engine/test_empty_runs.py::test_an_empty_run_whose_lease_is_lost_closes_nothing",
+        "tests/engine/worker/test_empty_runs.py::test_an_empty_run_whose_lease_is_lost_closes_nothing",
     ),
     Mutation(
         "the mark of an empty run",
         "it closes its job without queueing the one more that was asked for",
         "store/queue/jobs.py",
         (("FROM closing.token AND j.again_priority IS NULL", "FROM closing.token"),),
-        "tests/engine/test_empty_runs.py::test_an_empty_run_that_was_marked_is_followed_by_one_more",
+        "tests/engine/worker/test_empty_runs.py::test_an_empty_run_that_was_marked_is_followed_by_one_more",
     ),
     Mutation(
         "the dedupe key",
@@ -40,7 +40,7 @@ JOBS = (
                 "page.kind, page.occurred_at, page.payload, NULL\n",
             ),
         ),
-        "tests/engine/test_settle_rules.py::test_signals_with_a_dedupe_key_are_stored_once",
+        "tests/engine/worker/test_settle_rules.py::test_signals_with_a_dedupe_key_are_stored_once",
     ),
     Mutation(
         "the single transaction",
@@ -56,7 +56,7 @@ JOBS = (
             ),
             ("        await self._store_pages(tx, held, now)\n", ""),
         ),
-        "tests/engine/test_settle_rules.py::test_settle_is_one_transaction_or_none_of_it",
+        "tests/engine/worker/test_settle_rules.py::test_settle_is_one_transaction_or_none_of_it",
     ),
     Mutation(
         "the lock order",
@@ -111,7 +111,7 @@ JOBS = (
                 "'{}'),\n               '{sync,cursor}', page.cursor)",
             ),
         ),
-        "tests/engine/test_metadata_rules.py::test_metadata_of_the_wrong_kind_is_survived",
+        "tests/engine/worker/test_metadata_rules.py::test_metadata_of_the_wrong_kind_is_survived",
     ),
     Mutation(
         "an orderly release",
@@ -123,7 +123,7 @@ JOBS = (
                 "            closing.lapses = claim.lapses\n            closing.attempts += 1\n",
             ),
         ),
-        "tests/engine/test_release.py::test_a_released_job_keeps_its_attempts_and_its_last_error",
+        "tests/engine/worker/test_release.py::test_a_released_job_keeps_its_attempts_and_its_last_error",
     ),
     Mutation(
         "a job that plain SQL cancelled",
@@ -136,7 +136,7 @@ JOBS = (
                 " RETURNING j.id, j.again_priority",
             ),
         ),
-        "tests/engine/test_retry_and_cancel_rules.py::test_a_running_job_that_plain_sql_cancelled_stays_cancelled",
+        "tests/services/test_retry_and_cancel_rules.py::test_a_running_job_that_plain_sql_cancelled_stays_cancelled",
     ),
     Mutation(
         "an empty run that plain SQL cancelled",
@@ -149,7 +149,7 @@ JOBS = (
                 "           AND j.lease_token",
             ),
         ),
-        "tests/engine/test_retry_and_cancel_rules.py::test_a_running_job_that_plain_sql_cancelled_stays_cancelled",
+        "tests/services/test_retry_and_cancel_rules.py::test_a_running_job_that_plain_sql_cancelled_stays_cancelled",
     ),
     Mutation(
         "a stream that plain SQL cancelled",
@@ -162,7 +162,7 @@ JOBS = (
                 "       AND j.committed_pages",
             ),
         ),
-        "tests/engine/test_retry_and_cancel_rules.py::test_a_stream_that_plain_sql_cancelled_stores_no_further_page",
+        "tests/services/test_retry_and_cancel_rules.py::test_a_stream_that_plain_sql_cancelled_stores_no_further_page",
     ),
     Mutation(
         "a renewal that notices what plain SQL cancelled",
@@ -176,7 +176,7 @@ JOBS = (
         "the next job starts while it still calls the provider",
         "store/queue/triggers.py",
         (("stops_by = lease_expires_at,", "stops_by = NULL,"),),
-        "tests/engine/test_retry_and_cancel_rules.py::test_the_next_job_waits_until_a_cancelled_run_has_stopped",
+        "tests/services/test_retry_and_cancel_rules.py::test_the_next_job_waits_until_a_cancelled_run_has_stopped",
     ),
     Mutation(
         "the wait of a suspect for a cancelled run",
@@ -192,7 +192,7 @@ JOBS = (
                 "             ORDER BY j.priority DESC",
             ),
         ),
-        "tests/engine/test_retry_and_cancel_rules.py::test_the_next_job_waits_for_a_dead_worker_as_long_as_its_lease",
+        "tests/services/test_retry_and_cancel_rules.py::test_the_next_job_waits_for_a_dead_worker_as_long_as_its_lease",
     ),
     Mutation(
         "the wait for a run that plain SQL cancelled",
@@ -212,7 +212,7 @@ JOBS = (
                 "             ORDER BY j.scheduled_at",
             ),
         ),
-        "tests/engine/test_retry_and_cancel_rules.py::test_the_next_job_waits_until_a_run_that_plain_sql_cancelled_has_stopped",
+        "tests/services/test_retry_and_cancel_rules.py::test_the_next_job_waits_until_a_run_that_plain_sql_cancelled_has_stopped",
     ),
     Mutation(
         "the token of a run that says it has stopped",
@@ -224,7 +224,7 @@ JOBS = (
                 "AND $2::uuid[] IS NOT NULL",
             ),
         ),
-        "tests/engine/test_retry_and_cancel_rules.py::test_a_worker_that_lost_a_job_long_ago_confirms_nothing_for_its_successor",
+        "tests/services/test_retry_and_cancel_rules.py::test_a_worker_that_lost_a_job_long_ago_confirms_nothing_for_its_successor",
     ),
     Mutation(
         "the word of a cancelled run that has stopped",
@@ -236,14 +236,14 @@ JOBS = (
                 "                confirmed = 0\n",
             ),
         ),
-        "tests/engine/test_retry_and_cancel_rules.py::test_the_next_job_waits_until_a_cancelled_run_has_stopped",
+        "tests/services/test_retry_and_cancel_rules.py::test_the_next_job_waits_until_a_cancelled_run_has_stopped",
     ),
     Mutation(
         "a cursor that somebody moved",
         "a run overwrites the cursor that a person set meanwhile",
         "store/data/connections.py",
         (("OR (c.metadata #> '{sync,cursor}') IS NOT DISTINCT FROM page.replaces)", "OR true)"),),
-        "tests/engine/test_lost_commits.py::test_a_cursor_that_was_set_during_a_run_stays",
+        "tests/engine/worker/test_lost_commits.py::test_a_cursor_that_was_set_during_a_run_stays",
     ),
     Mutation(
         "the follow-up of a run whose cursor was moved",
@@ -255,14 +255,14 @@ JOBS = (
                 "one.outcome.page.next_cursor",
             ),
         ),
-        "tests/engine/test_lost_commits.py::test_a_cursor_that_was_set_during_a_run_stays",
+        "tests/engine/worker/test_lost_commits.py::test_a_cursor_that_was_set_during_a_run_stays",
     ),
     Mutation(
         "a cursor that is set while a job waits",
         "the queued job keeps the cursor that it has",
         "services/connections.py",
         (("            await jobs.forget_cursors(tx, connection_id)\n", "            pass\n"),),
-        "tests/engine/test_lost_commits.py::test_a_cursor_that_was_set_is_not_lost_to_a_queued_follow_up",
+        "tests/engine/worker/test_lost_commits.py::test_a_cursor_that_was_set_is_not_lost_to_a_queued_follow_up",
     ),
     Mutation(
         "an error whose own properties raise",

@@ -21,14 +21,14 @@ STREAMS = (
         "a job that died in mid-stream begins where it first began",
         "store/queue/jobs.py",
         (("SET cursor = coalesce(page.cursor, j.cursor),", "SET cursor = j.cursor,"),),
-        "tests/engine/test_stream_rules.py::test_a_stream_runs_to_its_end_in_one_job",
+        "tests/engine/worker/test_stream_rules.py::test_a_stream_runs_to_its_end_in_one_job",
     ),
     Mutation(
         "pages on top of pages",
         "a stream goes on past pages that a failover has lost",
         "store/queue/jobs.py",
         (("AND j.committed_pages = page.pages_before", ""),),
-        "tests/engine/test_lost_commits.py::test_a_stream_starts_again_where_a_failover_lost_its_pages",
+        "tests/engine/worker/test_lost_commits.py::test_a_stream_starts_again_where_a_failover_lost_its_pages",
     ),
     Mutation(
         "a repeated page that finds others lost",
@@ -49,13 +49,13 @@ STREAMS = (
         "it goes on where it stood, and not where a person said",
         "engine/worker/streams.py",
         (("                if cursor_was_moved:\n", "                if False:\n"),),
-        "tests/engine/test_lost_commits.py::test_a_cursor_that_was_set_during_a_stream_is_where_it_goes_on",
+        "tests/engine/worker/test_lost_commits.py::test_a_cursor_that_was_set_during_a_stream_is_where_it_goes_on",
     ),
     Mutation(
         "the cursor that a stream compares with",
         "its second page finds the first one's cursor, and takes it for somebody else's",
         "engine/worker/runs.py",
         (("            self.claim.stored_cursor = cursor\n", "            pass\n"),),
-        "tests/engine/test_stream_rules.py::test_a_stream_runs_to_its_end_in_one_job",
+        "tests/engine/worker/test_stream_rules.py::test_a_stream_runs_to_its_end_in_one_job",
     ),
 )

@@ -71,7 +71,7 @@ CASES: dict[str, Configs] = {
     "rest": [{"base_url": url, "records": "$"} for url in LOOPBACK + LOCAL]
     + [{"base_url": "https://192.0.2.1/", "path": url} for url in LOOPBACK + LOCAL],
 }
-# They serve nothing unless something is installed, and run programs: tests/foreign has theirs.
+# These run installed programs; tests/connectors/foreign has their tests.
 PROGRAMS = {"airbyte", "singer"}
 OUT_BY_DEFAULT = {"git", "imap"}
 

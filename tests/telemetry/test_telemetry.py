@@ -12,7 +12,7 @@ from support.telling import EVERYTHING, SECOND, Spans, fail, schedule
 from syncline.telemetry.engine import MAX_PROVIDERS, Telemetry
 from syncline.telemetry.metrics import BatchHistogram, WithoutCreated
 
-REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "metrics.md"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 SCHEDULED = "sync_scheduler_jobs_scheduled_total"
 
 

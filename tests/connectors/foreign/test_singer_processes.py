@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from foreign.conftest import SourceWriter
-from foreign.test_sandbox import found_by
-from foreign.test_singer import is_alive, orders
+from connectors.foreign.conftest import SourceWriter
+from connectors.foreign.test_sandbox import found_by
+from connectors.foreign.test_singer import is_alive, orders
 from support import fake_tap, hostile_tap
 from support.processes import LEASE_SECONDS, Fleet, exit_code, until
 from syncline.cli.app import app

@@ -9,7 +9,7 @@ from mutations.mutation import Mutation
 import syncline
 
 SOURCE = Path(syncline.__file__).parent
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.protection)

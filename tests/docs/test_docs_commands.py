@@ -15,7 +15,7 @@ from support.commands import CommandLine
 from syncline.cli.app import app, global_options_first
 from syncline.keyring import new_key
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(syncline [^`…]+)`")
@@ -30,8 +30,8 @@ ONLY_PARSED = {
     "--connectors my_connectors run": "runs until it is stopped: tests/cli/test_processes.py",
     "top": "runs until it is stopped: tests/cli/test_screen.py",
     "signals tail": "runs until it is stopped: tests/cli/test_following.py",
-    "singer": "installs from an index of packages: tests/foreign/test_singer_processes.py",
-    "connector": "needs the package that the tutorial writes: tests/test_tutorial.py",
+    "singer": "installs from an index: tests/connectors/foreign/test_singer_processes.py",
+    "connector": "needs the package that the tutorial writes: tests/docs/test_tutorial.py",
     "db": "works on the reader's own server: tests/store/test_embedded.py",
 }
 # What the pages' commands read from the reader's folder.

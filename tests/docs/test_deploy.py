@@ -13,7 +13,7 @@ from support.telling import EVERYTHING
 from syncline.settings.secret_files import SETTINGS as SECRET_SETTINGS
 from syncline.telemetry.engine import Telemetry
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "deploy/grafana").glob("*.json"))
 ALERTS = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text("utf-8"))
 RULES: list[dict[str, Any]] = [rule for group in ALERTS["groups"] for rule in group["rules"]]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[1] / "docs" / "guide" / "first-connector.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "first-connector.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"`([\w./]+\.(?:py|json))`")
 PORT = "8123"

@@ -18,7 +18,7 @@ import syncline.testing as syncline_testing
 from syncline import Connection, Settings, Signal, SyncError, SyncResult
 from syncline.errors import SettingsError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

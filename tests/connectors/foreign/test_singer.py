@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from foreign.conftest import SourceWriter
+from connectors.foreign.conftest import SourceWriter
 from support.fakes import eventually
 from support.world import World
 from syncline import Connection, Permanent, RateLimited, SyncResult, Transient, Unauthorized

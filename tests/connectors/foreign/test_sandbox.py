@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from foreign.test_singer import processes_of
+from connectors.foreign.test_singer import processes_of
 from support import hostile_tap
 from support.fakes import eventually
 from support.httpserver import Reply, Seen, http_server

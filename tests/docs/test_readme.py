@@ -11,7 +11,7 @@ import pytest
 
 from support.commands import CommandLine, Process
 
-README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 DATABASE = "postgresql://app@db/app"
 PROVIDER = '''
 import asyncio, os

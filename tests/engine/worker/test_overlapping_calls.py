@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from faults.proxy import Link
 
-from engine.test_runs import begin
+from engine.worker.test_runs import begin
 from support.fakes import HeldRun, eventually
 from support.world import World
 from syncline import Connection, Connector, Engine, Settings, SyncResult

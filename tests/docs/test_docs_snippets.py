@@ -18,10 +18,10 @@ from syncline.connectors.imap.session import Account
 from syncline.connectors.matrix import Homeserver
 from syncline.connectors.rest.config import Api
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COMMANDS = {"", "console"}  # tests/test_docs_commands.py
+COMMANDS = {"", "console"}  # tests/docs/test_docs_commands.py
 CONFIGS: dict[str, type[Configuration]] = {
     "caldav": Calendar,
     "github": Repositories,
@@ -30,14 +30,14 @@ CONFIGS: dict[str, type[Configuration]] = {
     "rest": Api,
 }
 RUN_ELSEWHERE = {
-    ("README.md", "python"): "tests/test_readme.py, and the last of them here",
+    ("README.md", "python"): "tests/docs/test_readme.py, and the last of them here",
     ("docs/guide/api.md", "sh"): "tests/api/test_guide.py",
-    ("docs/guide/first-connector.md", "python"): "tests/test_tutorial.py",
-    ("docs/guide/first-connector.md", "json"): "tests/test_tutorial.py",
-    ("docs/guide/http.md", "python"): "tests/http_client/test_in_an_engine.py",
-    ("docs/reference/schema.md", "sql"): "tests/test_docs.py, tests/store/test_rights.py",
-    ("docs/reference/sdk.md", "python"): "tests/test_docs.py",
-    ("docs/spec/data.md", "sql"): "tests/engine/test_data_rules.py: the index that it defines",
+    ("docs/guide/first-connector.md", "python"): "tests/docs/test_tutorial.py",
+    ("docs/guide/first-connector.md", "json"): "tests/docs/test_tutorial.py",
+    ("docs/guide/http.md", "python"): "tests/http/test_in_an_engine.py",
+    ("docs/reference/schema.md", "sql"): "tests/docs/test_docs.py, tests/store/test_rights.py",
+    ("docs/reference/sdk.md", "python"): "tests/docs/test_docs.py",
+    ("docs/spec/data.md", "sql"): "tests/services/test_data_rules.py: the index that it defines",
 }
 NOT_RUN = {
     ("docs/guide/first-connector.md", "sh"): "installs Syncline, which the tests have already",

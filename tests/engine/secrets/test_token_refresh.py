@@ -15,7 +15,7 @@ from support.tokens import TokenServer
 from support.world import World
 from syncline import Connection, Connector, SyncResult
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 
 
 class Desk(Connector):
