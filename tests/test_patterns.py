@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import syncline
-from syncline.api.dashboard.format import json_tokens
+from syncline.api.dashboard.formats import json_tokens
 from syncline.http.rate_limits import is_exhausted, wait_seconds
 from syncline.redaction import Scrubber, mask_secrets, strip_addresses
 
@@ -37,7 +37,9 @@ class Worst(NamedTuple):
 
 # Keyed by file and by the first characters of the pattern.
 WORST_CASES = {
-    ("api/dashboard/format.py", '"[^"'): Worst(200 * KB, ('\\"', '"\\', '"a":', "1e+", "tru"), '"'),
+    ("api/dashboard/formats.py", '"[^"'): Worst(
+        200 * KB, ('\\"', '"\\', '"a":', "1e+", "tru"), '"'
+    ),
     ("api/protocol.py", "\\n\\r?"): Worst(64 * KB, ("\n", "\r", "\n\r", "\r\n")),
     ("api/routes/signals.py", "(?:([0-9]{1,17})"): Worst(8 * KB, ("1", "1.", "a")),
     ("api/problems.py", r"(\w++(?:"): Worst(MB, ("a.", "a[1].", "is ", "a: "), "a"),

@@ -16,7 +16,6 @@ from syncline.cli.interrupts import Interrupted, Interrupts
 from syncline.cli.output import say
 from syncline.clock import pause
 from syncline.errors import SettingsError
-from syncline.settings.secret_files import ReadableByAll
 from syncline.text import one_line
 
 if TYPE_CHECKING:  # imported by the commands that need them: the help stays quick
@@ -41,6 +40,7 @@ class Session:
     def settings(self, **given: Any) -> "Settings":
         """Return the settings, in which an option counts more than the environment or the file."""
         from syncline.settings import Settings
+        from syncline.settings.secret_files import ReadableByAll
 
         options = {"database_url": self.database_url, "schema": self.schema, **given}
         chosen = {name: value for name, value in options.items() if value is not None}

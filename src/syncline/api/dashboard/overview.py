@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request, Response
 
 from syncline.api.dashboard.charts import Chart, Entry, stack
-from syncline.api.dashboard.format import hour, number
+from syncline.api.dashboard.formats import hour, number
 from syncline.api.dashboard.renderer import PageRoute, Shown
 from syncline.api.login import ViewingOperator
 from syncline.model import WorkerStatus

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from syncline import text
 from syncline.api.auth import ScopedRoute
-from syncline.api.dashboard import charts
+from syncline.api.dashboard import charts, formats
 from syncline.api.login import DatabaseAway, SignInNeeded
 from syncline.api.problems import Problem, problem_of
 from syncline.app import Engine
@@ -76,7 +76,7 @@ class Views:
             lstrip_blocks=True,
             undefined=StrictUndefined,
         )
-        for module in (text, format, charts):
+        for module in (text, formats, charts):
             for name in vars(module):
                 if not name.startswith("_") and callable(vars(module)[name]):
                     self._environment.globals[name] = vars(module)[name]
