@@ -32,14 +32,14 @@ from syncline.sdk.connector import Connector
 from syncline.sdk.registry import connectors_by_provider
 from syncline.services.access import Access
 from syncline.services.connections import Connections
-from syncline.services.doctor import Inspection
+from syncline.services.doctor import Doctor
 from syncline.services.explain import Explanations
 from syncline.services.job_batches import JobBatches
 from syncline.services.jobs import Jobs
 from syncline.services.overview import Overview
 from syncline.services.secrets import Secrets
 from syncline.services.signals import Signals
-from syncline.services.stats import Board
+from syncline.services.stats import Stats
 from syncline.services.tenant_providers import TenantProviders
 from syncline.services.tenants import Tenants
 from syncline.settings import Settings
@@ -64,7 +64,7 @@ class Engine:
     workers: Workers
     tenants: Tenants
     batches: JobBatches
-    inspection: Inspection
+    doctor: Doctor
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Engine:
 
     async def verify(self) -> list[Finding]:
         """Return the invariants that do not hold, with what breaks them."""
-        return [found for found in await self.inspection.judge() if found.verdict == BROKEN]
+        return [found for found in await self.doctor.judge() if found.verdict == BROKEN]
 
     async def summarise(self) -> Summary:
         """Return the counts that a status screen shows."""
@@ -276,7 +276,7 @@ class Engine:
         )
         desk = (self._pool, settings, clock, self._wakeup)
         # No request's role may read keys, and these hold no tenant's rows or serve no request.
-        self.access, self.inspection = Access(*desk, self._key_uses), Inspection(*desk)
+        self.access, self.doctor = Access(*desk, self._key_uses), Doctor(*desk)
         self.secrets, self.tenants = Secrets(*desk, self._vault), Tenants(*desk, self._files)
         self.tenant_providers = TenantProviders(*desk, self.providers)
         self._serve(self._pool)
@@ -287,7 +287,7 @@ class Engine:
         self.connections = Connections(*desk, self._vault, self._files)
         self.jobs, self.signals = Jobs(*desk), Signals(*desk)
         self.workers, self._explanations = Workers(*desk), Explanations(*desk)
-        self.batches, self.board = JobBatches(*desk), Board(*desk)
+        self.batches, self.stats = JobBatches(*desk), Stats(*desk)
         self.overview = Overview(*desk)
 
     def _presence(self) -> Presence:

@@ -126,7 +126,7 @@ async def test_a_key_that_ends_soon_is_told_of_once_and_counted(
 async def test_doctor_warns_of_keys_that_end_soon(world: World) -> None:
     async def found() -> tuple[str, str]:
         [diagnosis] = [
-            one for one in await world.engine.inspection.diagnose() if one.name == "API keys"
+            one for one in await world.engine.doctor.diagnose() if one.name == "API keys"
         ]
         return diagnosis.verdict, diagnosis.found
 

@@ -145,7 +145,7 @@ async def test_a_service_that_forgets_the_tenant_shows_nothing_foreign(world: Wo
     assert {one.tenant_id for one in (await engine.signals.page(SignalFilter())).items} == {"acme"}
     followed = await engine.signals.follow(SignalFilter(), position=START, limit=10)
     assert {one.tenant_id for one in followed.signals} == {"acme"}
-    assert await engine.board.tenants() == ["acme"]
+    assert await engine.stats.tenants() == ["acme"]
     assert (await engine.overview.stats()).connections == {"active": 1}
     for read in (
         engine.connections.get(foreign["connection_id"]),

@@ -159,7 +159,7 @@ async def test_a_living_worker_that_cannot_confine_a_provider_refuses_it_for_all
         refused = await acme.post("/v1/connections", json=body("tap"))
         [told] = [
             one.found
-            for one in await world.engine.inspection.diagnose()
+            for one in await world.engine.doctor.diagnose()
             if one.name == "tenants' providers"
         ]
         assert told == "api.tenant_providers names tap, which a worker cannot confine"

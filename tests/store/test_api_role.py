@@ -324,7 +324,7 @@ async def role_in_use(engine: Engine) -> str:
 
 
 async def verdict(engine: Engine) -> Any:
-    found = {one.name: one for one in await engine.inspection.diagnose()}
+    found = {one.name: one for one in await engine.doctor.diagnose()}
     return found["row-level security"]
 
 

@@ -17,6 +17,7 @@ import asyncpg
 import pytest
 
 from syncline.errors import EmbeddedError
+from syncline.home import resolve_home
 from syncline.store.embedded import (
     Binaries,
     EmbeddedPostgres,
@@ -30,7 +31,6 @@ from syncline.store.embedded.address import Postmaster, make_socket_folder, read
 from syncline.store.embedded.binaries import choose_binaries
 from syncline.store.embedded.cluster import Cluster
 from syncline.store.embedded.filelock import FileLock
-from syncline.store.embedded.home import resolve_home
 from syncline.store.embedded.launcher import choose_launcher
 
 FAST = {"fsync": "off"}

@@ -195,7 +195,7 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
         (engine.workers, "workers."),
         (engine.tenants, "tenants."),
         (engine.batches, "batches."),
-        (engine.inspection, "inspection."),
+        (engine.doctor, "doctor."),
     ):
         for name, method in inspect.getmembers(owner, inspect.iscoroutinefunction):
             if name.startswith("_"):

@@ -90,9 +90,9 @@ async def test_the_documented_rights_serve_every_loop_and_command(
     assert len(followed.signals) == 1
     assert await engine.verify() == []
     await engine.status()
-    await engine.inspection.activity()
+    await engine.doctor.activity()
     await engine.explain(connection.id)
-    for look in (engine.board.overview, engine.board.freshness, engine.board.providers):
+    for look in (engine.stats.overview, engine.stats.freshness, engine.stats.providers):
         await look()
     await run_the_loops(engine, connector, connection.id)
 
@@ -164,7 +164,7 @@ async def use_the_api(client: httpx2.AsyncClient) -> None:
 
 
 async def test_doctor_names_each_right_that_is_missing(owner: Any, engine: Engine) -> None:
-    found = {one.name: one for one in await engine.inspection.diagnose()}
+    found = {one.name: one for one in await engine.doctor.diagnose()}
     assert found["rights"].verdict == Verdict.OK
     assert found["row-level security"].verdict == Verdict.OK
 
@@ -174,7 +174,7 @@ async def test_doctor_names_each_right_that_is_missing(owner: Any, engine: Engin
                 continue  # without these nothing starts, and the error says why
             name = "UPDATE (job_id)" if right == "column UPDATE" else right
             await owner.execute(f"REVOKE {name} ON syncline.{table} FROM syncline_app")
-            found = {one.name: one for one in await engine.inspection.diagnose()}
+            found = {one.name: one for one in await engine.doctor.diagnose()}
             assert found["rights"].verdict == Verdict.WARNING, (table, right)
             assert found["rights"].found == f"missing: {right} on {table}"
             await owner.execute(f"GRANT {name} ON syncline.{table} TO syncline_app")

@@ -71,7 +71,7 @@ async def test_nothing_of_somebody_else_is_called(hostile_url: str, pgbouncer: b
         [queued, _] = await engine.jobs.list(connection_id=connection.id)
         await engine.jobs.cancel(queued.id)
         assert (await engine.connections.get(connection.id)).metadata["sync"]["cursor"] == 1
-        await engine.inspection.diagnose()
+        await engine.doctor.diagnose()
         assert await engine.verify() == []
 
 

@@ -16,8 +16,8 @@ from syncline.cli.otel import exported_spans
 from syncline.cli.session import Session, perform
 from syncline.cli.views.live import show
 from syncline.errors import SettingsError
+from syncline.home import resolve_home
 from syncline.settings import Settings
-from syncline.store.embedded.home import resolve_home
 
 LOG = logging.getLogger("syncline.http")
 DEMO_TICK_SECONDS = 5  # a minute would leave a newcomer looking at nothing

@@ -21,7 +21,7 @@ from syncline.store.stats.activity import Activity
 LOOK_AGAIN_SECONDS = 3  # a lease that somebody held is taken over soon after he has let go
 
 
-class Inspection(Desk):
+class Doctor(Desk):
     async def judge(self) -> list[Finding]:
         """Return what can be said of each invariant."""
         async with self._pool.transaction() as tx:

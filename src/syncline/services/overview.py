@@ -24,7 +24,7 @@ class ProviderHealth:
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
+class Totals:
     """Sums over everything, or over one tenant's rows."""
 
     now: datetime
@@ -50,17 +50,17 @@ class Overview(Desk):
 
         return await self._pool.reading(read)
 
-    async def stats(self, *, tenant_id: str | None = None) -> Stats:
+    async def stats(self, *, tenant_id: str | None = None) -> Totals:
         """Return sums: of everything, or of one tenant's."""
 
-        async def read(tx: Transaction) -> Stats:
+        async def read(tx: Transaction) -> Totals:
             now = await self._clock.now(tx)
             seen = await provider_views.look(tx, tenant_id, now=now)
             if tenant_id is None:
                 signals = (await summary.summarise(tx)).signals
             else:
                 signals = await provider_views.count_signals(tx, tenant_id)
-            return Stats(
+            return Totals(
                 now=now,
                 connections=_sum(view.connections for view in seen),
                 running_jobs=sum(view.running for view in seen),

@@ -14,10 +14,9 @@ from syncline.store.data import workers
 from syncline.store.listings import details
 from syncline.store.listings.details import Lease, SignalsOfJobs
 from syncline.store.pool import Transaction
-from syncline.store.stats import counts as board
-from syncline.store.stats import queue
+from syncline.store.stats import counts, queue
 from syncline.store.stats.counts import Figure, Trouble
-from syncline.store.stats.queue import Lane
+from syncline.store.stats.queue import QueueStats
 
 MINUTE = timedelta(minutes=1)
 MINUTES_SHOWN = 30
@@ -54,7 +53,7 @@ class Overview:
     by_status: dict[str, Figure]
     signals: Figure
     minutes: Sequence[Minute]
-    lanes: dict[str, Lane]
+    queues: dict[str, QueueStats]
     troubles: Sequence[Trouble]
     workers: Sequence[Worker]
 
@@ -66,7 +65,7 @@ class ProviderSummary:
     slug: str
     health: str
     connections: dict[str, int]
-    lane: Lane
+    queue: QueueStats
     good: int
     bad: int
     workers: int
@@ -96,7 +95,7 @@ class _Rates:
         self.minutes = {at: kept[at] for at in shown if at < settled}
 
 
-class Board(Desk):
+class Stats(Desk):
     _rates: _Rates | None = None
 
     async def overview(self) -> Overview:
@@ -104,17 +103,17 @@ class Board(Desk):
 
         async def read(tx: Transaction) -> Overview:
             now = await self._clock.now(tx)
-            total, by_status = await board.count_connections(tx)
+            total, by_status = await counts.count_connections(tx)
             return Overview(
                 now=now,
                 connections=total,
                 by_status=by_status,
-                signals=await board.count_signals(tx),
+                signals=await counts.count_signals(tx),
                 minutes=await self._read_minutes(tx, now),
-                lanes=await queue.read_lanes(
-                    tx, now=now, failed_from=board.first_id_at(now - FAILED_WITHIN)
+                queues=await queue.read_queues(
+                    tx, now=now, failed_from=counts.first_id_at(now - FAILED_WITHIN)
                 ),
-                troubles=await board.list_troubles(tx, limit=8),
+                troubles=await counts.list_troubles(tx, limit=8),
                 workers=await workers.list_all(tx, silent_since=now - DEAD_AFTER),
             )
 
@@ -125,10 +124,10 @@ class Board(Desk):
 
         async def read(tx: Transaction) -> Freshness:
             now = await self._clock.now(tx)
-            total, _ = await board.count_connections(tx)
-            seen = await board.sample_freshness(tx, total.count)
+            total, _ = await counts.count_connections(tx)
+            seen = await counts.sample_freshness(tx, total.count)
             ages = [now - one.last_good_at if one.last_good_at else None for one in seen]
-            return Freshness(distribute(ages), len(seen), total.count > board.ALL_SAMPLED)
+            return Freshness(distribute(ages), len(seen), total.count > counts.ALL_SAMPLED)
 
         return await self._pool.reading(read)
 
@@ -137,14 +136,14 @@ class Board(Desk):
 
         async def read(tx: Transaction) -> Providers:
             now = await self._clock.now(tx)
-            total, _ = await board.count_connections(tx)
-            many = total.count > board.COUNTED_EXACTLY
-            percent = 100.0 * board.COUNTED_EXACTLY / total.count if many else 100.0
-            counts = await details.count_by_provider(
-                tx, percent=percent, limit=2 * board.COUNTED_EXACTLY
+            total, _ = await counts.count_connections(tx)
+            many = total.count > counts.COUNTED_EXACTLY
+            percent = 100.0 * counts.COUNTED_EXACTLY / total.count if many else 100.0
+            by_provider = await details.count_by_provider(
+                tx, percent=percent, limit=2 * counts.COUNTED_EXACTLY
             )
-            lanes = await queue.read_lanes(
-                tx, now=now, failed_from=board.first_id_at(now - FAILED_WITHIN)
+            queues = await queue.read_queues(
+                tx, now=now, failed_from=counts.first_id_at(now - FAILED_WITHIN)
             )
             outcomes = await queue.count_outcomes(tx)
             seen = await workers.list_all(tx, silent_since=now - DEAD_AFTER)
@@ -152,13 +151,13 @@ class Board(Desk):
             known = {slug for worker in alive for slug in worker.providers}
             items = [
                 _summarise(
-                    lanes.get(slug) or Lane(slug),
-                    _scaled(counts.get(slug, {}), 100.0 / percent),
+                    queues.get(slug) or QueueStats(slug),
+                    _scaled(by_provider.get(slug, {}), 100.0 / percent),
                     outcomes.get(slug, (0, 0)),
                     sum(slug in worker.providers for worker in alive),
                     now,
                 )
-                for slug in sorted({*counts, *lanes, *outcomes, *known})
+                for slug in sorted({*by_provider, *queues, *outcomes, *known})
             ]
             return Providers(now, items, many)
 
@@ -212,8 +211,8 @@ class Board(Desk):
         last = now.replace(second=0, microsecond=0)
         shown = [last - place * MINUTE for place in reversed(range(MINUTES_SHOWN))]
         spans = [(at, at + MINUTE) for at in rates.missing(shown)]
-        jobs = await board.count_jobs_made(tx, spans, limit=MOST_A_MINUTE)
-        signals = await board.count_signals_stored(tx, spans, limit=MOST_A_MINUTE)
+        jobs = await counts.count_jobs_made(tx, spans, limit=MOST_A_MINUTE)
+        signals = await counts.count_signals_stored(tx, spans, limit=MOST_A_MINUTE)
         counted = [
             Minute(at, made, stored)
             for (at, _), made, stored in zip(spans, jobs, signals, strict=True)
@@ -224,10 +223,14 @@ class Board(Desk):
 
 
 def _summarise(
-    lane: Lane, connections: dict[str, int], outcomes: tuple[int, int], able: int, now: datetime
+    waiting: QueueStats,
+    connections: dict[str, int],
+    outcomes: tuple[int, int],
+    able: int,
+    now: datetime,
 ) -> ProviderSummary:
     good, bad = outcomes
-    asked = sum(one.count for one in lane.pauses if one.is_asked and one.last_at > now)
+    asked = sum(one.count for one in waiting.pauses if one.is_asked and one.last_at > now)
     if not able:
         health = "unknown"
     elif asked * RATE_LIMITED_SHARE >= max(sum(connections.values()), 1):
@@ -236,7 +239,7 @@ def _summarise(
         health = "failing"
     else:
         health = "ok"
-    return ProviderSummary(lane.provider_slug, health, connections, lane, good, bad, able)
+    return ProviderSummary(waiting.provider_slug, health, connections, waiting, good, bad, able)
 
 
 def _scaled(counts: dict[str, int], factor: float) -> dict[str, int]:

@@ -77,7 +77,7 @@ async def list_connections(
             (Order.STALENESS, "Least fresh first"),
             (Order.EXTERNAL_ID, "By name"),
         ],
-        now=await views.engine.board.now(),
+        now=await views.engine.stats.now(),
         done=_done(request),
     )
 
@@ -91,11 +91,11 @@ async def show_connection(
     connection = await engine.connections.get(connection_id)
     explanation = await engine.explain(connection_id)
     runs = (await engine.jobs.page(JobFilter(connection_id=connection_id), limit=RUNS_SHOWN)).items
-    counted = await engine.board.signals_of(connection_id, runs)
+    counted = await engine.stats.signals_of(connection_id, runs)
     signals = await engine.signals.page(
         SignalFilter(connection_id=connection_id), limit=SIGNALS_SHOWN
     )
-    now = await engine.board.now()
+    now = await engine.stats.now()
     return views.page(
         "connection.html",
         request,

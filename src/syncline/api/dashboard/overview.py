@@ -55,8 +55,8 @@ async def workers(request: Request, viewer: ViewingOperator, views: Shown) -> Re
         title="Workers",
         viewer=viewer,
         workers=await views.engine.workers.list(),
-        leases=await views.engine.board.leases(),
-        now=await views.engine.board.now(),
+        leases=await views.engine.stats.leases(),
+        now=await views.engine.stats.now(),
     )
 
 
@@ -97,22 +97,22 @@ def _sign(counted: int) -> str:
 
 
 def _queue(seen: Overview) -> dict[str, object]:
-    lanes = seen.lanes.values()
-    backoff = [sum(pause.count for pause in lane.pauses) for lane in lanes]
+    queues = seen.queues.values()
+    backoff = [sum(pause.count for pause in queue.pauses) for queue in queues]
     return {
-        "due": sum(lane.due for lane in lanes),
-        "is_bounded": any(lane.is_bounded for lane in lanes),
-        "running": sum(lane.running for lane in lanes),
+        "due": sum(queue.due for queue in queues),
+        "is_bounded": any(queue.is_bounded for queue in queues),
+        "running": sum(queue.running for queue in queues),
         "backoff": sum(backoff),
         "is_backoff_bounded": max(backoff, default=0) >= WAITING_LOOKED_AT,
         "oldest_due_at": min(
-            (one.oldest_due_at for one in lanes if one.oldest_due_at), default=None
+            (one.oldest_due_at for one in queues if one.oldest_due_at), default=None
         ),
     }
 
 
 def _failures(seen: Overview) -> list[tuple[str, int]]:
     found: Counter[str] = Counter()
-    for lane in seen.lanes.values():
-        found.update(lane.failures)
+    for queue in seen.queues.values():
+        found.update(queue.failures)
     return found.most_common(8)

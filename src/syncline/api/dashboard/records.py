@@ -50,7 +50,7 @@ async def list_jobs(
         viewer=viewer,
         wanted=wanted,
         jobs=found.items,
-        names=await views.engine.board.names(job.connection_id for job in found.items),
+        names=await views.engine.stats.names(job.connection_id for job in found.items),
         next_page=_link("/jobs", wanted, found.next_page) if found.next_page else None,
         is_first=not after,
         statuses=STATUSES,
@@ -60,7 +60,7 @@ async def list_jobs(
         types=list(JobType),
         tenants=await views.tenants.get(),
         providers=await views.providers_known(),
-        now=await views.engine.board.now(),
+        now=await views.engine.stats.now(),
     )
 
 
@@ -70,18 +70,18 @@ async def show_job(
 ) -> Response:
     """Return everything about one job."""
     job = await views.engine.jobs.get(job_id)
-    counted = await views.engine.board.signals_of(job.connection_id, [job])
+    counted = await views.engine.stats.signals_of(job.connection_id, [job])
     return views.page(
         "job.html",
         request,
         title="Job",
         viewer=viewer,
         job=job,
-        name=(await views.engine.board.names([job.connection_id])).get(job.connection_id, ""),
+        name=(await views.engine.stats.names([job.connection_id])).get(job.connection_id, ""),
         signals=counted.of(job.id, job.started_at),
         is_pending=job.status in PENDING,
         can_retry=job.status in (JobStatus.QUEUED, JobStatus.FAILED, JobStatus.CANCELLED),
-        now=await views.engine.board.now(),
+        now=await views.engine.stats.now(),
     )
 
 
@@ -116,13 +116,13 @@ async def list_signals(
         wanted=wanted,
         signals=found.items,
         shown=shown,
-        names=await views.engine.board.names(signal.connection_id for signal in listed),
+        names=await views.engine.stats.names(signal.connection_id for signal in listed),
         show_link=_link("/signals", {**wanted, "after": after}),
         next_page=_link("/signals", wanted, found.next_page) if found.next_page else None,
         is_first=not after,
         tenants=await views.tenants.get(),
         providers=await views.providers_known(),
-        now=await views.engine.board.now(),
+        now=await views.engine.stats.now(),
     )
 
 

@@ -65,10 +65,10 @@ class Views:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.overview: Kept[Overview] = Kept(engine.board.overview, OVERVIEW_KEPT_SECONDS)
-        self.freshness: Kept[Freshness] = Kept(engine.board.freshness, FRESHNESS_KEPT_SECONDS)
-        self.providers: Kept[Providers] = Kept(engine.board.providers, PROVIDERS_KEPT_SECONDS)
-        self.tenants: Kept[list[str]] = Kept(engine.board.tenants, TENANTS_KEPT_SECONDS)
+        self.overview: Kept[Overview] = Kept(engine.stats.overview, OVERVIEW_KEPT_SECONDS)
+        self.freshness: Kept[Freshness] = Kept(engine.stats.freshness, FRESHNESS_KEPT_SECONDS)
+        self.providers: Kept[Providers] = Kept(engine.stats.providers, PROVIDERS_KEPT_SECONDS)
+        self.tenants: Kept[list[str]] = Kept(engine.stats.tenants, TENANTS_KEPT_SECONDS)
         self._environment = Environment(
             loader=PackageLoader("syncline.api.dashboard", "templates"),
             autoescape=True,

@@ -25,7 +25,7 @@ def doctor(context: typer.Context, json: AsJson = False) -> None:
     Looks at the database's version, limits and settings, this role's rights, clocks, workers,
     scheduler, queue, tables, old snapshots and keys that end soon.
     """
-    found = session_of(context).call(lambda engine: engine.inspection.diagnose())
+    found = session_of(context).call(lambda engine: engine.doctor.diagnose())
     if json:
         print_json([asdict(one) for one in found])
     else:

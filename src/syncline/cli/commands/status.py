@@ -26,7 +26,7 @@ def status(context: typer.Context, json: AsJson = False) -> None:
     from syncline.cli.views.top import render_status
 
     async def look(engine: "Engine") -> None:
-        now, found = await engine.status(limit=LINES), await engine.inspection.activity(limit=LINES)
+        now, found = await engine.status(limit=LINES), await engine.doctor.activity(limit=LINES)
         if json:
             more = asdict(found)
             print_json({**asdict(now), "workers": more["workers"], "queue": more["queue"]})
@@ -73,7 +73,7 @@ async def _show_live(
     looks = 0
     with Live(console=console, auto_refresh=False, transient=False) as live:
         while not stop.is_set():
-            found = await engine.inspection.activity(limit=console.height)
+            found = await engine.doctor.activity(limit=console.height)
             rates.note(found)
             view = render_top(found, rates, width=console.width, height=console.height)
             # In a thread: a terminal that is held with Ctrl-S must not hold the loop.

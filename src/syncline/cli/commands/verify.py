@@ -39,7 +39,7 @@ def verify(
     async def work(interrupts: Interrupts) -> int:
         async with session.engine() as engine:
             if not watch:
-                findings = await engine.inspection.judge()
+                findings = await engine.doctor.judge()
                 _show(findings, json)
                 broken.update(_broken(findings))
                 return len(findings)
@@ -61,7 +61,7 @@ async def _watch(
     told: dict[str, str] = {}
     findings: list[Finding] = []
     while not stop.is_set():
-        findings = await engine.inspection.judge()
+        findings = await engine.doctor.judge()
         verdicts = {found.name: found.verdict for found in findings}
         if verdicts != told:
             _show(findings, json)

@@ -13,8 +13,8 @@ from syncline.children.process import Child, start
 from syncline.children.sandbox import needed_by, start_sandboxed, why_unavailable
 from syncline.connectors.foreign.host import LONGEST_LINE, Redact, Running, listen
 from syncline.errors import Transient
+from syncline.home import resolve_home
 from syncline.sdk.connector import Connector
-from syncline.store.embedded.home import resolve_home
 
 SETTING = "foreign.unsandboxed"
 ENVIRONMENT = {"PYTHONUNBUFFERED": "1"}

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.clock import new_id
-from syncline.store.embedded.home import resolve_home
+from syncline.home import resolve_home
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,98}[a-z0-9])?")
 RECORD = "installed.json"

@@ -13,10 +13,10 @@ from typing import Self
 
 from syncline.clock import monotonic, pause
 from syncline.errors import EmbeddedError
+from syncline.home import make_home, resolve_home
 from syncline.store.embedded.binaries import Binaries
 from syncline.store.embedded.cluster import POLL_SECONDS, Cluster
 from syncline.store.embedded.filelock import FileLock
-from syncline.store.embedded.home import make_home, resolve_home
 from syncline.store.embedded.upgrade import move_to_newest
 
 TURN_SECONDS = 180  # longer than the slowest start or stop

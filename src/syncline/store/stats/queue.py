@@ -11,7 +11,7 @@ JOBS_LOOKED_AT = 20_000
 WAITING_LOOKED_AT = 5_000  # of each provider
 FAILURES_LOOKED_AT = 2_000
 
-LANES = """
+WAITING_BY_PRIORITY = """
     -- The providers and priorities that wait, by hopping along the index, each with its first job.
     WITH RECURSIVE lanes AS (
         (SELECT provider_slug, priority, scheduled_at FROM {schema}.sync_jobs
@@ -100,7 +100,7 @@ class Pause:
 
 
 @dataclass(slots=True)
-class Lane:
+class QueueStats:
     """What waits, runs and fails of one provider."""
 
     provider_slug: str
@@ -126,16 +126,18 @@ class Lane:
         return found
 
 
-async def read_lanes(tx: Transaction, *, now: datetime, failed_from: UUID) -> dict[str, Lane]:
+async def read_queues(
+    tx: Transaction, *, now: datetime, failed_from: UUID
+) -> dict[str, QueueStats]:
     """Return what waits, runs and fails, by provider."""
-    found: dict[str, Lane] = {}
+    found: dict[str, QueueStats] = {}
 
-    def lane(row: Any) -> Lane:
+    def stats(row: Any) -> QueueStats:
         slug: str = row["provider_slug"]
-        return found.setdefault(slug, Lane(slug))
+        return found.setdefault(slug, QueueStats(slug))
 
-    for row in await tx.fetch(LANES, now, JOBS_LOOKED_AT):
-        lane(row).add_due(row["due"], row["scheduled_at"])
+    for row in await tx.fetch(WAITING_BY_PRIORITY, now, JOBS_LOOKED_AT):
+        stats(row).add_due(row["due"], row["scheduled_at"])
     for row in await tx.fetch(WAITING, now, WAITING_LOOKED_AT):
         pause = Pause(
             row["class"],
@@ -145,12 +147,12 @@ async def read_lanes(tx: Transaction, *, now: datetime, failed_from: UUID) -> di
             row["first_at"],
             row["last_at"],
         )
-        lane(row).pauses.append(pause)
-        lane(row).add_due(pause.due, pause.first_at)
+        stats(row).pauses.append(pause)
+        stats(row).add_due(pause.due, pause.first_at)
     for row in await tx.fetch(RUNNING, JOBS_LOOKED_AT):
-        lane(row).running = row["count"]
+        stats(row).running = row["count"]
     for row in await tx.fetch(FAILED, failed_from, FAILURES_LOOKED_AT):
-        lane(row).failed[row["class"]] = row["count"]
+        stats(row).failed[row["class"]] = row["count"]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Where the embedded database lives: SYNCLINE_HOME, or the platform's folder for user data."""
+"""The home folder: SYNCLINE_HOME, or the platform's folder for user data."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from syncline.errors import EmbeddedError
 
 
 def resolve_home(home: Path | None = None) -> Path:
-    """Return the absolute home folder, which need not exist yet."""
+    """Return the absolute path of the home folder; it may not exist yet."""
     if sys.platform == "win32":
         raise EmbeddedError(
             "there is no embedded Postgres on Windows: set SYNCLINE_DATABASE_URL, or use WSL"
@@ -21,7 +21,7 @@ def resolve_home(home: Path | None = None) -> Path:
 
 
 def make_home(home: Path) -> None:
-    """Make the home folder if it is missing, closed to others; one that exists stays as it is."""
+    """Create a missing home folder with mode 0700; leave an existing one as it is."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         owner = home.stat().st_uid
