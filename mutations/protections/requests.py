@@ -100,7 +100,7 @@ REQUESTS = (
         "api/auth.py",
         (
             (
-                "    if not hmac.compare_digest(person.csrf_token.encode(), token.encode()):\n",
+                "    if not hmac.compare_digest(principal.csrf_token.encode(), token.encode()):\n",
                 "    if False:\n",
             ),
         ),

@@ -23,14 +23,14 @@ TENANTS = (
         "the tenant of a job",
         "an id is enough to cancel anybody's",
         "api/routes/jobs.py",
-        (("jobs.cancel(job_id, tenant_id=person.tenant_id)", "jobs.cancel(job_id)"),),
+        (("jobs.cancel(job_id, tenant_id=principal.tenant_id)", "jobs.cancel(job_id)"),),
         "tests/api/test_tenants.py::test_every_route_answers_a_foreign_id_as_if_it_did_not_exist",
     ),
     Mutation(
         "the scope of a key",
         "every key may do everything",
         "api/auth.py",
-        (("        person.check(self.scope)\n", ""),),
+        (("        principal.check(self.scope)\n", ""),),
         "tests/api/test_scopes.py::test_a_key_with_a_lower_scope_is_refused_by_every_route",
     ),
     Mutation(
@@ -74,7 +74,7 @@ TENANTS = (
         "api/tenant_providers.py",
         (
             (
-                '    await check_providers(engine, person, {"provider_slug":'
+                '    await check_providers(engine, principal, {"provider_slug":'
                 " connection.provider_slug})\n",
                 "    del connection\n",
             ),
@@ -97,7 +97,7 @@ TENANTS = (
         "the routes for operators alone",
         "any key may use them",
         "api/auth.py",
-        (("if self.is_for_operators and not person.is_operator:", "if False:"),),
+        (("if self.is_for_operators and not principal.is_operator:", "if False:"),),
         "tests/api/test_tenants.py::test_every_route_answers_a_foreign_id_as_if_it_did_not_exist",
     ),
     Mutation(

@@ -9,7 +9,7 @@ import pytest
 
 from support.http import client_of
 from support.world import World
-from syncline.api.auth import COOKIE, Person
+from syncline.api.auth import COOKIE, Principal
 from syncline.redaction import mask_secrets
 
 Client = httpx2.AsyncClient
@@ -155,7 +155,7 @@ async def test_a_browser_signs_in_and_out(world: World) -> None:
         assert entered.headers["location"] == "/v1/stats"
         assert (await browser.get("/")).status_code == 200
         assert (await browser.get("/v1/stats")).status_code == 200
-        token = Person("ann", session=cookie.value).csrf_token
+        token = Principal("ann", session=cookie.value).csrf_token
         assert (await browser.post("/logout")).status_code == 403
         left = await browser.post("/logout", data={"csrf": token})
         assert left.headers["location"] == "/login"
@@ -169,7 +169,7 @@ async def test_a_session_needs_its_token_to_change_anything(world: World) -> Non
     async with client_of(world.engine) as browser:
         await sign_in(browser, secret)
         address = f"/v1/connections/{connection.id}/pause"
-        token = Person("ann", session=browser.cookies[COOKIE]).csrf_token
+        token = Principal("ann", session=browser.cookies[COOKIE]).csrf_token
 
         without = await browser.post(address)
         wrong = await browser.post(address, headers={"X-CSRF-Token": "0" * 64})

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute
 from support.http import client_of
 from support.world import World
 from syncline.api.app import OPEN_PATHS, create_app
-from syncline.api.auth import Needs, Person, ScopedRoute
+from syncline.api.auth import Needs, Principal, ScopedRoute
 from syncline.model import Scope
 
 Client = httpx2.AsyncClient
@@ -141,7 +141,7 @@ async def test_a_browser_has_the_scope_of_its_key(world: World) -> None:
         async with client_of(world.engine) as browser:
             await browser.post("/login", data={"key": secret})
             shown[scope] = "".join([(await browser.get(page)).text for page in pages])
-            token = Person("ann", session=browser.cookies["syncline_session"]).csrf_token
+            token = Principal("ann", session=browser.cookies["syncline_session"]).csrf_token
             address = f"/connections/{connection.id}/pause"
             pressed = await browser.post(address, data={"csrf": token})
             assert pressed.status_code == (403 if scope == Scope.READ else 303), pressed.text

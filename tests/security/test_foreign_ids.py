@@ -22,7 +22,7 @@ from support.http import BASE, client_of
 from support.routes import body_names, methods_of, query_names, routes_of
 from support.world import World
 from syncline.api.app import create_app
-from syncline.api.auth import COOKIE, CSRF_HEADER, Person
+from syncline.api.auth import COOKIE, CSRF_HEADER, Principal
 from syncline.keyring import new_key
 
 pytestmark = pytest.mark.engine(secret_keys=new_key("k1"))
@@ -122,7 +122,7 @@ class Asker:
 
     def __init__(self, client: httpx2.AsyncClient, session: str | None = None) -> None:
         self.client = client
-        self.csrf = Person("", session=session).csrf_token
+        self.csrf = Principal("", session=session).csrf_token
 
     async def ask(self, method: str, path: str, **options: Any) -> httpx2.Response:
         headers = {CSRF_HEADER: self.csrf} if self.csrf else {}

@@ -21,7 +21,7 @@ from schemathesis import GenerationMode
 
 from support.routes import body_names, methods_of, query_names
 from support.served import Served, served_api
-from syncline.api.auth import COOKIE, Person
+from syncline.api.auth import COOKIE, Principal
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(280)]
 
@@ -145,7 +145,7 @@ def sign_in(client: httpx2.Client, served: Served, who: str) -> str:
     if who not in served.keys:
         return ""
     client.post("/login", data={"key": served.keys[who]})
-    return Person("", session=client.cookies[COOKIE]).csrf_token
+    return Principal("", session=client.cookies[COOKIE]).csrf_token
 
 
 def browse(

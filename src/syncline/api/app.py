@@ -8,7 +8,7 @@ from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 
 from syncline.api import login, openapi, problems
-from syncline.api.auth import Gate, OperatorCanRead
+from syncline.api.auth import Authenticator, OperatorCanRead
 from syncline.api.dashboard import setup
 from syncline.api.limits import RequestLimits
 from syncline.api.middleware import RequestMiddleware
@@ -51,12 +51,16 @@ def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
         default_response_class=FiniteJson,
     )
     app.state.engine = engine
-    gate = app.state.gate = Gate(engine, is_public=is_public)
+    authenticator = app.state.authenticator = Authenticator(engine, is_public=is_public)
     # With a key needed, a foreign name that leads here reads nothing.
     hosts = None if is_public else {*LOOPBACK_NAMES, api.host, *api.hosts}
     limits = RequestLimits(engine.settings, engine.telemetry.api)
     app.add_middleware(
-        RequestMiddleware, gate=gate, limits=limits, hosts=hosts, open_paths=OPEN_PATHS
+        RequestMiddleware,
+        authenticator=authenticator,
+        limits=limits,
+        hosts=hosts,
+        open_paths=OPEN_PATHS,
     )
     problems.install(app)
     _add_probes(app, engine)
@@ -71,7 +75,7 @@ def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
 
 
 def _add_probes(app: FastAPI, engine: Engine) -> None:
-    gate: Gate = app.state.gate
+    authenticator: Authenticator = app.state.authenticator
 
     @app.get("/healthz", include_in_schema=False)
     async def healthz() -> JSONResponse:
@@ -85,7 +89,7 @@ def _add_probes(app: FastAPI, engine: Engine) -> None:
         if not ill:
             return JSONResponse({"status": "ready"})
         # Whoever may be a stranger is not told why.
-        told = sorted(ill) if gate.is_closed else ill
+        told = sorted(ill) if authenticator.is_closed else ill
         return JSONResponse({"status": "not ready", "ill": told}, status_code=503)
 
     @app.get("/metrics", include_in_schema=False)

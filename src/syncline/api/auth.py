@@ -1,6 +1,6 @@
 """Who asks (by a key in the header, by a browser's session, or from this machine), and what for.
 
-Every route names the scope that it needs, in its signature: `person: CanOperate`.
+Every route names the scope that it needs, in its signature: `principal: CanOperate`.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class Principal:
     """Who asks, whose rows they may see (one tenant's, or everybody's), and what they may do."""
 
     name: str
@@ -41,7 +41,7 @@ class Person:
     """When the key ends; None where that is not soon."""
 
     @classmethod
-    def with_key(cls, key: ApiKey, session: str | None = None) -> "Person":
+    def with_key(cls, key: ApiKey, session: str | None = None) -> "Principal":
         ends_at = key.expires_at if key.status == KeyStatus.EXPIRING else None
         return cls(key.name, key.tenant_id, key.id, session, key.scope, ends_at)
 
@@ -80,10 +80,10 @@ class Person:
         return self.tenant_id if self.tenant_id is not None else tenant_id
 
 
-LOCAL = Person("local")
+LOCAL = Principal("local")
 
 
-class Gate:
+class Authenticator:
     """Tells who asks; where others can reach the server, or a key exists, nobody is let by."""
 
     def __init__(self, engine: Engine, *, is_public: bool) -> None:
@@ -103,7 +103,7 @@ class Gate:
             self._needs_key = await self._access.has_keys()
         return self._needs_key
 
-    async def identify(self, request: Request) -> Person:
+    async def identify(self, request: Request) -> Principal:
         """Return who asks, or raise the problem that tells what is missing."""
         header = request.headers.get("authorization")
         if header is not None:
@@ -149,7 +149,7 @@ class Gate:
             await self._access.sign_out(session)
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
 
-    async def _by_key(self, header: str, address: str) -> Person:
+    async def _by_key(self, header: str, address: str) -> Principal:
         scheme, secret = header.partition(" ")[0], _secret_of(header)
         self._attempts.check(secret, address)
         key = await self._access.authenticate(secret)
@@ -158,16 +158,16 @@ class Gate:
             raise Problem(
                 401, "key", "this key is not good: unknown, expired or revoked", headers=CHALLENGE
             )
-        person = Person.with_key(key)
-        self._attempts.succeeded(secret, person.caller)
-        return person
+        principal = Principal.with_key(key)
+        self._attempts.succeeded(secret, principal.caller)
+        return principal
 
-    def _by_session(self, request: Request, key: ApiKey, session: str) -> Person:
-        person = Person.with_key(key, session)
-        self._attempts.succeeded(session, person.caller)
+    def _by_session(self, request: Request, key: ApiKey, session: str) -> Principal:
+        principal = Principal.with_key(key, session)
+        self._attempts.succeeded(session, principal.caller)
         if request.url.path.startswith("/v1/") and request.method not in SAFE_METHODS:
-            check_csrf(person, request.headers.get(CSRF_HEADER, ""))
-        return person
+            check_csrf(principal, request.headers.get(CSRF_HEADER, ""))
+        return principal
 
 
 def address_of(request: Request) -> str:
@@ -184,16 +184,16 @@ SEND_A_KEY = "send a key in the header `Authorization`, as `Bearer KEY`"
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="syncline"'}
 
 
-def check_csrf(person: Person, token: str) -> None:
+def check_csrf(principal: Principal, token: str) -> None:
     """Refuse a change that a signed-in browser was led to by somebody else's page."""
-    if not hmac.compare_digest(person.csrf_token.encode(), token.encode()):
+    if not hmac.compare_digest(principal.csrf_token.encode(), token.encode()):
         raise Problem(403, "csrf", "the form has expired: load the page again")
 
 
-async def identify(request: Request) -> Person:
+async def identify(request: Request) -> Principal:
     """Return who asks, as the middleware found out before it read the body."""
-    person: Person = request.state.person
-    return person
+    principal: Principal = request.state.principal
+    return principal
 
 
 @dataclass(frozen=True)
@@ -202,14 +202,14 @@ class Needs:
 
     scope: Scope
     is_for_operators: bool = False
-    identify: Callable[[Request], Awaitable[Person]] = identify
+    identify: Callable[[Request], Awaitable[Principal]] = identify
 
-    async def __call__(self, request: Request) -> Person:
-        person = await self.identify(request)
-        if self.is_for_operators and not person.is_operator:
+    async def __call__(self, request: Request) -> Principal:
+        principal = await self.identify(request)
+        if self.is_for_operators and not principal.is_operator:
             raise Problem(403, "operators-only", "an operator's key is needed here")
-        person.check(self.scope)
-        return person
+        principal.check(self.scope)
+        return principal
 
 
 class ScopedRoute(APIRoute):
@@ -225,14 +225,14 @@ class ScopedRoute(APIRoute):
         self.openapi_extra = {"security": [{"key": [str(scopes[0])]}, {}]}
 
 
-CanRead = Annotated[Person, Depends(Needs(Scope.READ))]
+CanRead = Annotated[Principal, Depends(Needs(Scope.READ))]
 """Whoever asks, whose key may read: any key."""
 
-CanOperate = Annotated[Person, Depends(Needs(Scope.OPERATE))]
+CanOperate = Annotated[Principal, Depends(Needs(Scope.OPERATE))]
 """Whoever asks, whose key may run, pause and tune what exists."""
 
-CanAdminister = Annotated[Person, Depends(Needs(Scope.ADMIN))]
+CanAdminister = Annotated[Principal, Depends(Needs(Scope.ADMIN))]
 """Whoever asks, whose key may add, remove and redirect connections."""
 
-OperatorCanRead = Annotated[Person, Depends(Needs(Scope.READ, is_for_operators=True))]
-OperatorCanAdminister = Annotated[Person, Depends(Needs(Scope.ADMIN, is_for_operators=True))]
+OperatorCanRead = Annotated[Principal, Depends(Needs(Scope.READ, is_for_operators=True))]
+OperatorCanAdminister = Annotated[Principal, Depends(Needs(Scope.ADMIN, is_for_operators=True))]

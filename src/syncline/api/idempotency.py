@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Header, Request, Response
 from pydantic import BaseModel
 
-from syncline.api.auth import Person
+from syncline.api.auth import Principal
 from syncline.api.problems import MEDIA_TYPE, Problem
 from syncline.api.responses import ProblemOut
 from syncline.app import Engine
@@ -31,8 +31,8 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def engine_of(request: Request) -> Engine:
     """Return the engine for whoever asks: the database too shows it their tenant's rows alone."""
     engine: Engine = request.app.state.engine
-    person: Person = request.state.person
-    return engine.for_request(person.tenant_id)
+    principal: Principal = request.state.principal
+    return engine.for_request(principal.tenant_id)
 
 
 IdempotencyKey = Annotated[
@@ -67,7 +67,7 @@ def expected_version(if_match: str | None) -> str | None:
 
 async def answer_once(
     request: Request,
-    person: Person,
+    principal: Principal,
     key: str | None,
     shape: Callable[[T], BaseModel],
     make: Callable[[Once[T] | None], Awaitable[T]],
@@ -81,7 +81,7 @@ async def answer_once(
 
     once = None
     if key is not None:
-        once = Once(_identity(request, person, key, await request.body()), render)
+        once = Once(_identity(request, principal, key, await request.body()), render)
     try:
         text = render(await make(once))
     except Repeated as repeated:
@@ -102,10 +102,10 @@ def _respond(text: str, status: int, headers: dict[str, str]) -> Response:
     return Response(text, status, headers=headers, media_type="application/json")
 
 
-def _identity(request: Request, person: Person, key: str, body: bytes) -> idempotency.Request:
+def _identity(request: Request, principal: Principal, key: str, body: bytes) -> idempotency.Request:
     if "\0" in key:
         raise ValueError("Idempotency-Key holds NUL")
-    scope = str(person.key_id) if person.key_id is not None else "local"
+    scope = str(principal.key_id) if principal.key_id is not None else "local"
     target = f"{request.method} {request.url.path}\n".encode()
     digest = hashlib.sha256(target + body).digest()
-    return idempotency.Request(scope, key, digest, person.tenant_id)
+    return idempotency.Request(scope, key, digest, principal.tenant_id)

@@ -7,7 +7,7 @@ from fastapi import Depends, FastAPI, Form, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader
 
-from syncline.api.auth import Gate, Needs, Person, check_csrf
+from syncline.api.auth import Authenticator, Needs, Principal, check_csrf
 from syncline.api.problems import Problem
 from syncline.model import Scope
 
@@ -22,27 +22,27 @@ class DatabaseAway(Exception):
     """A page was asked for, and nobody can tell by whom: the database does not answer."""
 
 
-async def identify_viewer(request: Request) -> Person:
+async def identify_viewer(request: Request) -> Principal:
     """Return who looks at a page; who is not signed in is led to the form."""
     refusal: Exception | None = getattr(request.state, "refusal", None)
     if refusal is None:
-        person: Person = request.state.person
-        return person
+        principal: Principal = request.state.principal
+        return principal
     if not isinstance(refusal, Problem):
         raise DatabaseAway(f"{type(refusal).__name__}: {refusal}")
     raise SignInNeeded if refusal.status == 401 else refusal
 
 
-Viewing = Annotated[Person, Depends(Needs(Scope.READ, identify=identify_viewer))]
+Viewing = Annotated[Principal, Depends(Needs(Scope.READ, identify=identify_viewer))]
 """Whoever looks at a page."""
 
 ViewingOperator = Annotated[
-    Person, Depends(Needs(Scope.READ, is_for_operators=True, identify=identify_viewer))
+    Principal, Depends(Needs(Scope.READ, is_for_operators=True, identify=identify_viewer))
 ]
 """Whoever looks at a page that only operators may see."""
 
 ActingOperator = Annotated[
-    Person, Depends(Needs(Scope.OPERATE, is_for_operators=True, identify=identify_viewer))
+    Principal, Depends(Needs(Scope.OPERATE, is_for_operators=True, identify=identify_viewer))
 ]
 """Whoever presses a button of such a page."""
 
@@ -51,7 +51,7 @@ def install(app: FastAPI) -> None:
     """Add the form, the way in and the way out."""
     environment = Environment(loader=PackageLoader("syncline.api", "assets"), autoescape=True)
     template = environment.get_template("login.html")
-    gate: Gate = app.state.gate
+    authenticator: Authenticator = app.state.authenticator
 
     @app.get("/login", include_in_schema=False)
     async def show_form(next: str = HOME) -> HTMLResponse:
@@ -66,7 +66,7 @@ def install(app: FastAPI) -> None:
         response = RedirectResponse(_local(next), status_code=303)
         problem = Problem(401, "key", "This key is not good: unknown, expired or revoked.")
         try:
-            if await gate.sign_in(request, key, response):
+            if await authenticator.sign_in(request, key, response):
                 return response
         except Problem as refused:  # too many wrong ones
             problem = refused
@@ -79,7 +79,7 @@ def install(app: FastAPI) -> None:
     ) -> Response:
         check_csrf(viewer, csrf)
         response = RedirectResponse("/login", status_code=303)
-        await gate.sign_out(request, response)
+        await authenticator.sign_out(request, response)
         return response
 
     @app.exception_handler(SignInNeeded)

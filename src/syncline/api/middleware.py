@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from syncline.api.auth import EXPIRY_HEADER, SAFE_METHODS, Gate, Person, address_of
+from syncline.api.auth import EXPIRY_HEADER, SAFE_METHODS, Authenticator, Principal, address_of
 from syncline.api.limits import RequestLimits
 from syncline.api.problems import Problem, problem_of
 from syncline.json_bounds import JsonBounds, JsonScanner, TooComplex
@@ -53,13 +53,13 @@ class RequestMiddleware:
     def __init__(
         self,
         app: App,
-        gate: Gate,
+        authenticator: Authenticator,
         limits: RequestLimits,
         hosts: Collection[str] | None,
         open_paths: Collection[str],
     ) -> None:
         self._app = app
-        self._gate = gate
+        self._authenticator = authenticator
         self._limits = limits
         self._hosts = hosts
         self._open_paths = open_paths
@@ -107,7 +107,7 @@ class RequestMiddleware:
                 self._limits.take_for_address(address)
             return address
         try:
-            person = await self._ask_who(request, address)
+            principal = await self._ask_who(request, address)
         except Exception as error:
             if isinstance(error, Problem):
                 self._limits.take_for_address(address)
@@ -115,16 +115,16 @@ class RequestMiddleware:
                 raise problem_of(error) from None  # 503, if the database does not answer in time
             request.state.refusal = error
             return address
-        if person.key_id is not None:
-            self._limits.take_for_key(str(person.key_id))
-        request.state.person = person
-        return person.caller
+        if principal.key_id is not None:
+            self._limits.take_for_key(str(principal.key_id))
+        request.state.principal = principal
+        return principal.caller
 
-    async def _ask_who(self, request: Request, address: str) -> Person:
+    async def _ask_who(self, request: Request, address: str) -> Principal:
         """Ask the database in a turn of the caller's, or of the address that nobody is known by."""
-        caller = self._gate.recognise(request) or address
+        caller = self._authenticator.recognise(request) or address
         async with asyncio.timeout(IDENTIFY_WITHIN_SECONDS), self._limits.turn(caller):
-            return await self._gate.identify(request)
+            return await self._authenticator.identify(request)
 
     def _turn(self, path: str, caller: str) -> AbstractAsyncContextManager[None]:
         if path == LIVENESS_PATH:  # a process that is only busy must not seem dead
@@ -177,10 +177,10 @@ class _Answer:
 
     def _headers_of_key(self) -> dict[str, str]:
         """Warn whoever uses a key that ends soon."""
-        person: Person | None = self._scope.get("state", {}).get("person")
-        if person is None or person.key_expires_at is None:
+        principal: Principal | None = self._scope.get("state", {}).get("principal")
+        if principal is None or principal.key_expires_at is None:
             return {}
-        return {EXPIRY_HEADER: rfc3339(person.key_expires_at)}
+        return {EXPIRY_HEADER: rfc3339(principal.key_expires_at)}
 
 
 def _nothing() -> None:

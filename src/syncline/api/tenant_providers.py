@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from uuid import UUID
 
-from syncline.api.auth import Person
+from syncline.api.auth import Principal
 from syncline.api.problems import Problem
 from syncline.app import Engine
 
 
-async def check_providers(engine: Engine, person: Person, by_field: Mapping[str, str]) -> None:
+async def check_providers(
+    engine: Engine, principal: Principal, by_field: Mapping[str, str]
+) -> None:
     """Refuse providers that this key may not connect; each is given by the field that names it."""
-    if person.is_operator:
+    if principal.is_operator:
         return
     refused = await engine.tenant_providers.refusals(by_field.values())
     errors = [
@@ -22,9 +24,9 @@ async def check_providers(engine: Engine, person: Person, by_field: Mapping[str,
         raise Problem(403, "provider", errors[0]["rule"], errors=errors)
 
 
-async def check_provider_of(engine: Engine, person: Person, connection_id: UUID) -> None:
+async def check_provider_of(engine: Engine, principal: Principal, connection_id: UUID) -> None:
     """Refuse to change what a connector is given, where this key may not connect its provider."""
-    if person.is_operator:
+    if principal.is_operator:
         return
-    connection = await engine.connections.get(connection_id, tenant_id=person.tenant_id)
-    await check_providers(engine, person, {"provider_slug": connection.provider_slug})
+    connection = await engine.connections.get(connection_id, tenant_id=principal.tenant_id)
+    await check_providers(engine, principal, {"provider_slug": connection.provider_slug})

@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Form, Request, Response
 from fastapi.responses import RedirectResponse
 
-from syncline.api.auth import Person, check_csrf
+from syncline.api.auth import Principal, check_csrf
 from syncline.api.dashboard.renderer import PageRoute, Shown
 from syncline.api.login import ActingOperator
 from syncline.api.problems import Problem
@@ -19,22 +19,24 @@ from syncline.text import one_line, shortened
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 MOST_AT_ONCE = 500
 Csrf = Annotated[str, Form(max_length=100)]
-Act = Callable[[Engine, UUID, Person], Awaitable[Any]]
+Act = Callable[[Engine, UUID, Principal], Awaitable[Any]]
 
 
-async def _sync(engine: Engine, connection_id: UUID, _person: Person) -> None:
+async def _sync(engine: Engine, connection_id: UUID, _principal: Principal) -> None:
     await engine.trigger(connection_id)
 
 
-async def _resync(engine: Engine, connection_id: UUID, _person: Person) -> None:
+async def _resync(engine: Engine, connection_id: UUID, _principal: Principal) -> None:
     await engine.trigger(connection_id, job_type=JobType.FULL)
 
 
-async def _pause(engine: Engine, connection_id: UUID, person: Person) -> None:
-    await engine.connections.pause(connection_id, by=person.name, reason="paused on the dashboard")
+async def _pause(engine: Engine, connection_id: UUID, principal: Principal) -> None:
+    await engine.connections.pause(
+        connection_id, by=principal.name, reason="paused on the dashboard"
+    )
 
 
-async def _resume(engine: Engine, connection_id: UUID, _person: Person) -> None:
+async def _resume(engine: Engine, connection_id: UUID, _principal: Principal) -> None:
     await engine.connections.resume(connection_id)
 
 

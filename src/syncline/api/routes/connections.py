@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 
-from syncline.api.auth import CanAdminister, CanOperate, CanRead, Person, ScopedRoute
+from syncline.api.auth import CanAdminister, CanOperate, CanRead, Principal, ScopedRoute
 from syncline.api.idempotency import (
     IdempotencyKey,
     IfMatch,
@@ -47,11 +47,11 @@ router = APIRouter(prefix="/v1/connections", tags=["connections"], route_class=S
 
 @router.get("", responses=problems())
 async def list_connections(
-    request: Request, person: CanRead, asked: Annotated[ConnectionQuery, Query()]
+    request: Request, principal: CanRead, asked: Annotated[ConnectionQuery, Query()]
 ) -> ConnectionPage:
     """Return a page of connections."""
     found = await engine_of(request).connections.page(
-        tenant_id=person.sees(asked.tenant),
+        tenant_id=principal.sees(asked.tenant),
         provider_slug=asked.provider,
         status=asked.status,
         external_id_prefix=asked.prefix,
@@ -65,17 +65,17 @@ async def list_connections(
 
 @router.post("", status_code=201, responses=problems(409, 413, 415), response_model=ConnectionOut)
 async def create_connection(
-    request: Request, person: CanAdminister, body: OneConnectionBody, key: IdempotencyKey = None
+    request: Request, principal: CanAdminister, body: OneConnectionBody, key: IdempotencyKey = None
 ) -> Response:
     """Add a connection; the next tick schedules its first run."""
-    new = _new(person, body)
-    await check_providers(engine_of(request), person, {"provider_slug": new.provider_slug})
-    await check_storage(engine_of(request), person)
-    at_most = connection_limit(engine_of(request), person)
+    new = _new(principal, body)
+    await check_providers(engine_of(request), principal, {"provider_slug": new.provider_slug})
+    await check_storage(engine_of(request), principal)
+    at_most = connection_limit(engine_of(request), principal)
     connections = engine_of(request).connections
     return await answer_once(
         request,
-        person,
+        principal,
         key,
         ConnectionOut.of,
         lambda once: connections.create(
@@ -87,16 +87,16 @@ async def create_connection(
 
 @router.post("/bulk", responses=problems(409, 413, 415), response_model=BulkOut)
 async def create_connections(
-    request: Request, person: CanAdminister, body: BulkBody, key: IdempotencyKey = None
+    request: Request, principal: CanAdminister, body: BulkBody, key: IdempotencyKey = None
 ) -> Response:
     """Add thousands of connections, all or none; those that exist are left as they are."""
     new = [
-        _new(person, one, f"connections[{place}].") for place, one in enumerate(body.connections)
+        _new(principal, one, f"connections[{place}].") for place, one in enumerate(body.connections)
     ]
     by_field = {f"connections[{n}].provider_slug": one.provider_slug for n, one in enumerate(new)}
-    await check_providers(engine_of(request), person, by_field)
-    await check_storage(engine_of(request), person)
-    at_most = connection_limit(engine_of(request), person)
+    await check_providers(engine_of(request), principal, by_field)
+    await check_storage(engine_of(request), principal)
+    at_most = connection_limit(engine_of(request), principal)
     connections = engine_of(request).connections
 
     def shape(added: Iterable[Added]) -> BulkOut:
@@ -106,7 +106,7 @@ async def create_connections(
 
     return await answer_once(
         request,
-        person,
+        principal,
         key,
         shape,
         lambda once: connections.create_many(new, all_or_none=True, at_most=at_most, once=once),
@@ -116,10 +116,10 @@ async def create_connections(
 
 @router.get("/{connection_id}", responses=problems(404))
 async def get_connection(
-    request: Request, response: Response, person: CanRead, connection_id: UUID
+    request: Request, response: Response, principal: CanRead, connection_id: UUID
 ) -> ConnectionOut:
     """Return a connection."""
-    found = await engine_of(request).connections.get(connection_id, tenant_id=person.tenant_id)
+    found = await engine_of(request).connections.get(connection_id, tenant_id=principal.tenant_id)
     return _shown(found, response)
 
 
@@ -127,7 +127,7 @@ async def get_connection(
 async def edit_connection(
     request: Request,
     response: Response,
-    person: CanOperate,
+    principal: CanOperate,
     connection_id: UUID,
     body: EditBody,
     if_match: IfMatch = None,
@@ -138,9 +138,9 @@ async def edit_connection(
     """
     named = body.model_fields_set
     if "config" in named:
-        person.check(Scope.ADMIN)
+        principal.check(Scope.ADMIN)
     if not named.isdisjoint(("config", "cursor")):  # what the connector is given
-        await check_provider_of(engine_of(request), person, connection_id)
+        await check_provider_of(engine_of(request), principal, connection_id)
     if not named:
         raise ValueError("request is empty; name interval_seconds, config or cursor")
     edit = Edit(
@@ -151,7 +151,7 @@ async def edit_connection(
     changed = await engine_of(request).connections.edit(
         connection_id,
         edit,
-        tenant_id=person.tenant_id,
+        tenant_id=principal.tenant_id,
         expected=expected_version(if_match),
     )
     return _shown(changed, response)
@@ -160,7 +160,7 @@ async def edit_connection(
 @router.delete("/{connection_id}", status_code=204, responses=problems(404, 412))
 async def delete_connection(
     request: Request,
-    person: CanAdminister,
+    principal: CanAdminister,
     connection_id: UUID,
     keep_signals: bool = False,
     if_match: IfMatch = None,
@@ -169,7 +169,7 @@ async def delete_connection(
     await engine_of(request).connections.delete(
         connection_id,
         keep_signals=keep_signals,
-        tenant_id=person.tenant_id,
+        tenant_id=principal.tenant_id,
         expected=expected_version(if_match),
     )
 
@@ -178,7 +178,7 @@ async def delete_connection(
 async def pause_connection(
     request: Request,
     response: Response,
-    person: CanOperate,
+    principal: CanOperate,
     connection_id: UUID,
     body: PauseBody | None = None,
     if_match: IfMatch = None,
@@ -187,8 +187,8 @@ async def pause_connection(
     changed = await engine_of(request).connections.pause(
         connection_id,
         reason=body.reason if body else None,
-        by=person.name,
-        tenant_id=person.tenant_id,
+        by=principal.name,
+        tenant_id=principal.tenant_id,
         expected=expected_version(if_match),
     )
     return _shown(changed, response)
@@ -198,14 +198,14 @@ async def pause_connection(
 async def resume_connection(
     request: Request,
     response: Response,
-    person: CanOperate,
+    principal: CanOperate,
     connection_id: UUID,
     if_match: IfMatch = None,
 ) -> ConnectionOut:
     """Make a connection active again; it goes on from its cursor."""
-    await check_storage(engine_of(request), person)
+    await check_storage(engine_of(request), principal)
     changed = await engine_of(request).connections.resume(
-        connection_id, tenant_id=person.tenant_id, expected=expected_version(if_match)
+        connection_id, tenant_id=principal.tenant_id, expected=expected_version(if_match)
     )
     return _shown(changed, response)
 
@@ -218,26 +218,26 @@ async def resume_connection(
 )
 async def sync_connection(
     request: Request,
-    person: CanOperate,
+    principal: CanOperate,
     connection_id: UUID,
     body: SyncBody | None = None,
     key: IdempotencyKey = None,
 ) -> Response:
     """Sync now; the answer is the job that will carry it out."""
     asked = body or SyncBody()
-    _check_priority(person, asked.priority)
-    await check_storage(engine_of(request), person)
+    _check_priority(principal, asked.priority)
+    await check_storage(engine_of(request), principal)
     jobs = engine_of(request).jobs
     return await answer_once(
         request,
-        person,
+        principal,
         key,
         JobOut.of,
         lambda once: jobs.trigger(
             connection_id,
             job_type=asked.job_type,
             priority=asked.priority,
-            tenant_id=person.tenant_id,
+            tenant_id=principal.tenant_id,
             once=once,
         ),
         status=202,
@@ -246,18 +246,18 @@ async def sync_connection(
 
 @router.get("/{connection_id}/explanation", responses=problems(404))
 async def explain_connection(
-    request: Request, person: CanRead, connection_id: UUID
+    request: Request, principal: CanRead, connection_id: UUID
 ) -> ExplanationOut:
     """Say why a connection is, or is not, running now."""
-    found = await engine_of(request).explain(connection_id, tenant_id=person.tenant_id)
+    found = await engine_of(request).explain(connection_id, tenant_id=principal.tenant_id)
     evidence = dict(found.evidence)
-    if not person.is_operator:  # who else works here is no tenant's business
+    if not principal.is_operator:  # who else works here is no tenant's business
         evidence.pop("workers")
     return ExplanationOut(**{**asdict(found), "evidence": evidence})
 
 
-def _new(person: Person, body: NewConnectionBody, where: str = "") -> NewConnection:
-    tenant_id = person.sees(body.tenant_id)
+def _new(principal: Principal, body: NewConnectionBody, where: str = "") -> NewConnection:
+    tenant_id = principal.sees(body.tenant_id)
     if tenant_id is None:
         raise invalid([{"field": f"{where}tenant_id", "rule": "an operator must name it"}])
     return NewConnection(
@@ -265,9 +265,9 @@ def _new(person: Person, body: NewConnectionBody, where: str = "") -> NewConnect
     )
 
 
-def _check_priority(person: Person, priority: int | None) -> None:
+def _check_priority(principal: Principal, priority: int | None) -> None:
     """P11: one tenant must not put its jobs before those that an operator puts first."""
-    if not person.is_operator and priority is not None and priority > TENANTS_HIGHEST_PRIORITY:
+    if not principal.is_operator and priority is not None and priority > TENANTS_HIGHEST_PRIORITY:
         rule = f"a tenant's key may ask for {TENANTS_HIGHEST_PRIORITY} at most"
         raise invalid([{"field": "priority", "rule": rule}])
 

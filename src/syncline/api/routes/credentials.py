@@ -20,24 +20,24 @@ router = APIRouter(
 @router.put("", responses=problems(404, 409, 413, 415))
 async def set_credentials(
     request: Request,
-    person: CanAdminister,
+    principal: CanAdminister,
     connection_id: UUID,
     body: CredentialsBody,
 ) -> ConnectionOut:
     """Change what a connection signs in with; one that needed that goes on from its cursor."""
-    await check_provider_of(engine_of(request), person, connection_id)
+    await check_provider_of(engine_of(request), principal, connection_id)
     changed = await engine_of(request).connections.set_credentials(
-        connection_id, body.credentials, tenant_id=person.tenant_id
+        connection_id, body.credentials, tenant_id=principal.tenant_id
     )
     return ConnectionOut.of(changed)
 
 
 @router.delete("", responses=problems(404))
 async def forget_credentials(
-    request: Request, person: CanAdminister, connection_id: UUID
+    request: Request, principal: CanAdminister, connection_id: UUID
 ) -> ConnectionOut:
     """Forget what a connection signs in with."""
     changed = await engine_of(request).connections.set_credentials(
-        connection_id, None, tenant_id=person.tenant_id
+        connection_id, None, tenant_id=principal.tenant_id
     )
     return ConnectionOut.of(changed)

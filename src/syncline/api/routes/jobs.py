@@ -17,11 +17,11 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ScopedRoute)
 
 @router.get("", responses=problems())
 async def list_jobs(
-    request: Request, person: CanRead, asked: Annotated[JobQuery, Query()]
+    request: Request, principal: CanRead, asked: Annotated[JobQuery, Query()]
 ) -> JobPage:
     """Return a page of jobs, the newest first; one connection's by when they finished."""
     wanted = JobFilter(
-        tenant_id=person.sees(asked.tenant),
+        tenant_id=principal.sees(asked.tenant),
         connection_id=asked.connection,
         provider_slug=asked.provider,
         status=asked.status,
@@ -34,31 +34,31 @@ async def list_jobs(
 
 
 @router.get("/{job_id}", responses=problems(404))
-async def get_job(request: Request, person: CanRead, job_id: UUID) -> JobOut:
+async def get_job(request: Request, principal: CanRead, job_id: UUID) -> JobOut:
     """Return a job, with how often it failed and what last went wrong."""
-    return JobOut.of(await engine_of(request).jobs.get(job_id, tenant_id=person.tenant_id))
+    return JobOut.of(await engine_of(request).jobs.get(job_id, tenant_id=principal.tenant_id))
 
 
 @router.post(
     "/{job_id}/retry", status_code=202, responses=problems(404, 409, 415), response_model=JobOut
 )
 async def retry_job(
-    request: Request, person: CanOperate, job_id: UUID, key: IdempotencyKey = None
+    request: Request, principal: CanOperate, job_id: UUID, key: IdempotencyKey = None
 ) -> Response:
     """Run a job again, now; of one that has ended a new one is made."""
-    await check_storage(engine_of(request), person)
+    await check_storage(engine_of(request), principal)
     jobs = engine_of(request).jobs
     return await answer_once(
         request,
-        person,
+        principal,
         key,
         JobOut.of,
-        lambda once: jobs.retry(job_id, tenant_id=person.tenant_id, once=once),
+        lambda once: jobs.retry(job_id, tenant_id=principal.tenant_id, once=once),
         status=202,
     )
 
 
 @router.post("/{job_id}/cancel", responses=problems(404, 409, 415))
-async def cancel_job(request: Request, person: CanOperate, job_id: UUID) -> JobOut:
+async def cancel_job(request: Request, principal: CanOperate, job_id: UUID) -> JobOut:
     """Cancel a queued or running job; a worker that runs it stops at its next renewal."""
-    return JobOut.of(await engine_of(request).jobs.cancel(job_id, tenant_id=person.tenant_id))
+    return JobOut.of(await engine_of(request).jobs.cancel(job_id, tenant_id=principal.tenant_id))

@@ -14,7 +14,7 @@ router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=ScopedRoute)
 
 
 @router.get("", responses=problems())
-async def list_keys(request: Request, person: OperatorCanAdminister) -> KeysOut:  # noqa: ARG001
+async def list_keys(request: Request, principal: OperatorCanAdminister) -> KeysOut:  # noqa: ARG001
     """Return every key with its last use, also those that no longer open anything."""
     found = await engine_of(request).access.list_keys()
     return KeysOut(items=[KeyOut.of(key) for key in found])
@@ -23,7 +23,7 @@ async def list_keys(request: Request, person: OperatorCanAdminister) -> KeysOut:
 @router.post("", status_code=201, responses=problems(413, 415))
 async def create_key(
     request: Request,
-    person: OperatorCanAdminister,  # noqa: ARG001
+    principal: OperatorCanAdminister,  # noqa: ARG001
     body: NewKeyBody,
 ) -> NewKeyOut:
     """Make a key. This answer is the only one that ever holds it.
@@ -43,7 +43,7 @@ async def create_key(
 @router.delete("/{key_id}", responses=problems(404))
 async def revoke_key(
     request: Request,
-    person: OperatorCanAdminister,  # noqa: ARG001
+    principal: OperatorCanAdminister,  # noqa: ARG001
     key_id: UUID,
 ) -> KeyOut:
     """Refuse a key from the next request on, and sign out whoever came in with it."""

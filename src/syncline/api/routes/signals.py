@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
-from syncline.api.auth import CanRead, Person, ScopedRoute
+from syncline.api.auth import CanRead, Principal, ScopedRoute
 from syncline.api.idempotency import engine_of, problems
 from syncline.api.requests import FollowQuery, SignalExport, SignalFilters, SignalQuery, TailQuery
 from syncline.api.responses import FollowedOut, SignalOut, SignalPage
@@ -37,11 +37,11 @@ STREAM: dict[int | str, dict[str, Any]] = {
 
 @router.get("", responses=problems())
 async def list_signals(
-    request: Request, person: CanRead, asked: Annotated[SignalQuery, Query()]
+    request: Request, principal: CanRead, asked: Annotated[SignalQuery, Query()]
 ) -> SignalPage:
     """Return a page of signals by when they were stored."""
     found = await engine_of(request).signals.page(
-        _between(person, asked),
+        _between(principal, asked),
         after=asked.page,
         newest_first=asked.order == "newest",
         limit=asked.limit,
@@ -52,10 +52,10 @@ async def list_signals(
 
 @router.get("/stream", responses={**STREAM, **problems()}, response_class=StreamingResponse)
 async def stream_signals(
-    request: Request, person: CanRead, asked: Annotated[SignalExport, Query()]
+    request: Request, principal: CanRead, asked: Annotated[SignalExport, Query()]
 ) -> StreamingResponse:
     """Return all signals as NDJSON, the oldest first."""
-    signals, wanted = engine_of(request).signals, _between(person, asked)
+    signals, wanted = engine_of(request).signals, _between(principal, asked)
     first = await signals.page(wanted, newest_first=False, limit=ROWS_A_CHUNK)
 
     async def lines() -> AsyncIterator[bytes]:
@@ -73,10 +73,10 @@ async def stream_signals(
 
 @router.get("/follow", responses=problems(410))
 async def follow_signals(
-    request: Request, person: CanRead, asked: Annotated[FollowQuery, Query()]
+    request: Request, principal: CanRead, asked: Annotated[FollowQuery, Query()]
 ) -> FollowedOut:
     """Return what was stored after a position: each signal once, none left out."""
-    engine, wanted = engine_of(request), _filter(person, asked)
+    engine, wanted = engine_of(request), _filter(principal, asked)
     position = await _position(engine, asked.position)
     began, server_changed = monotonic(), False
     while True:
@@ -98,17 +98,17 @@ async def follow_signals(
 
 @router.get("/tail", responses={**STREAM, **problems(410)}, response_class=StreamingResponse)
 async def tail_signals(
-    request: Request, person: CanRead, asked: Annotated[TailQuery, Query()]
+    request: Request, principal: CanRead, asked: Annotated[TailQuery, Query()]
 ) -> StreamingResponse:
     """Return signals as NDJSON as they come in, until the client leaves.
 
     A line is `{"signal": …}` or `{"position": …}`, from which a new request goes on; beside the
     position stands `"server_changed": true` where that is so since the last one.
     """
-    engine, wanted = engine_of(request), _filter(person, asked)
+    engine, wanted = engine_of(request), _filter(principal, asked)
     start = await _position(engine, asked.position)
     first = await engine.signals.follow(wanted, position=start, limit=ROWS_A_CHUNK)
-    gate = request.app.state.gate
+    authenticator = request.app.state.authenticator
 
     async def lines() -> AsyncIterator[bytes]:
         found, told_at = first, monotonic()
@@ -120,7 +120,7 @@ async def tail_signals(
             found = await engine.signals.follow(wanted, position=found.position, limit=ROWS_A_CHUNK)
             server_changed |= found.server_changed
             if found.signals or monotonic() - told_at > SAY_POSITION_EVERY_SECONDS:
-                await gate.identify(request)  # a key that was revoked meanwhile ends it
+                await authenticator.identify(request)  # a key that was revoked meanwhile ends it
                 yield _lines(found, server_changed)
                 told_at, server_changed = monotonic(), False
 
@@ -128,22 +128,22 @@ async def tail_signals(
 
 
 @router.get("/{signal_id}", responses=problems(404))
-async def get_signal(request: Request, person: CanRead, signal_id: UUID) -> SignalOut:
+async def get_signal(request: Request, principal: CanRead, signal_id: UUID) -> SignalOut:
     """Return a signal."""
-    return _shown(await engine_of(request).signals.get(signal_id, tenant_id=person.tenant_id))
+    return _shown(await engine_of(request).signals.get(signal_id, tenant_id=principal.tenant_id))
 
 
-def _filter(person: Person, asked: SignalFilters) -> SignalFilter:
+def _filter(principal: Principal, asked: SignalFilters) -> SignalFilter:
     return SignalFilter(
-        tenant_id=person.sees(asked.tenant),
+        tenant_id=principal.sees(asked.tenant),
         connection_id=asked.connection,
         provider_slug=asked.provider,
         kind=asked.kind,
     )
 
 
-def _between(person: Person, asked: SignalExport) -> SignalFilter:
-    wanted = _filter(person, asked)
+def _between(principal: Principal, asked: SignalExport) -> SignalFilter:
+    wanted = _filter(principal, asked)
     return SignalFilter(
         wanted.tenant_id,
         wanted.connection_id,

@@ -12,9 +12,9 @@ router = APIRouter(prefix="/v1", tags=["overview"], route_class=ScopedRoute)
 
 
 @router.get("/providers", responses=problems())
-async def list_providers(request: Request, person: CanRead) -> ProvidersOut:
+async def list_providers(request: Request, principal: CanRead) -> ProvidersOut:
     """Return the providers in use, with their health."""
-    found = await engine_of(request).overview.providers(tenant_id=person.tenant_id)
+    found = await engine_of(request).overview.providers(tenant_id=principal.tenant_id)
     return ProvidersOut(
         items=[
             ProviderOut(**asdict(one.view), health=one.health, workers=one.workers) for one in found
@@ -23,13 +23,15 @@ async def list_providers(request: Request, person: CanRead) -> ProvidersOut:
 
 
 @router.get("/stats", responses=problems())
-async def get_stats(request: Request, person: CanRead) -> StatsOut:
+async def get_stats(request: Request, principal: CanRead) -> StatsOut:
     """Return sums: of everything for an operator, of one tenant's rows for its key."""
-    return StatsOut(**asdict(await engine_of(request).overview.stats(tenant_id=person.tenant_id)))
+    return StatsOut(
+        **asdict(await engine_of(request).overview.stats(tenant_id=principal.tenant_id))
+    )
 
 
 @router.get("/workers", responses=problems())
-async def list_workers(request: Request, person: OperatorCanRead) -> WorkersOut:  # noqa: ARG001
+async def list_workers(request: Request, principal: OperatorCanRead) -> WorkersOut:  # noqa: ARG001
     """Return every process that works here, and those that died within a day."""
     found = await engine_of(request).workers.list()
     shown = [{name: getattr(one, name) for name in WorkerOut.model_fields} for one in found]
