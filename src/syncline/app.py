@@ -11,13 +11,13 @@ from uuid import UUID
 
 from syncline.children.parsers import PARSERS
 from syncline.clock import Dice, Rng, clock_from
-from syncline.engine.connector_setup import equip
+from syncline.engine.connector_setup import configure_connectors
 from syncline.engine.scheduler.tick import Scheduler, TickReport
 from syncline.engine.secrets.token_refresh import Renewals
 from syncline.engine.secrets.vault import Vault
 from syncline.engine.service import Service
 from syncline.engine.upkeep.connector_files import ConnectorFiles
-from syncline.engine.upkeep.heartbeat import Presence, Workers
+from syncline.engine.upkeep.heartbeat import Heartbeat, Workers
 from syncline.engine.upkeep.key_uses import KeyUses
 from syncline.engine.upkeep.maintenance import Maintenance
 from syncline.engine.upkeep.retention import Pruner, PruneReport
@@ -78,7 +78,7 @@ class Engine:
         self.telemetry = Telemetry(
             tenant_label=self.settings.telemetry.tenant_label, cell=self.settings.schema
         )
-        equip(self.providers, self.settings, self.telemetry.http)
+        configure_connectors(self.providers, self.settings, self.telemetry.http)
         self._clock = clock_from(clock)
         self._vault = Vault(KeyRing.of(self.settings.secret_keys))
         self._dice = Dice(rng)
@@ -254,18 +254,20 @@ class Engine:
             self._pool, settings.executor, self.providers, clock, settler, telemetry, self._renewals
         )
         self._key_uses = KeyUses(self._pool)
-        presence = self._presence()
+        heartbeat = self._heartbeat()
         self._files = ConnectorFiles(self._pool, self.providers)
         limit = settings.api.max_stored_bytes_per_tenant
-        self._pruner = Pruner(self._pool, settings.retention, limit, clock, presence, telemetry)
+        self._pruner = Pruner(
+            self._pool, settings.retention, limit, clock, heartbeat, telemetry.upkeep
+        )
         self._service = Service(
             settings,
             self._scheduler,
             self._executor,
             LeaseKeeper(self._lease_pool, self._executor.runs, settings.executor, clock, telemetry),
             Reaper(self._pool, settings.executor, clock, settler, telemetry),
-            presence,
-            Maintenance(self._pool, clock, telemetry, self._key_uses, self._files),
+            heartbeat,
+            Maintenance(self._pool, clock, telemetry.upkeep, self._key_uses, self._files),
             self._pruner,
             self._wakeup,
             self._embedded,
@@ -290,8 +292,8 @@ class Engine:
         self.batches, self.stats = JobBatches(*desk), Stats(*desk)
         self.overview = Overview(*desk)
 
-    def _presence(self) -> Presence:
+    def _heartbeat(self) -> Heartbeat:
         executor, slots = self._executor, self.settings.executor.concurrency
-        return Presence(
+        return Heartbeat(
             self._pool, self._clock, self.providers, slots, lambda: slots - executor.free_slots
         )

@@ -153,9 +153,9 @@ async def test_a_living_worker_that_cannot_confine_a_provider_refuses_it_for_all
 
     assert await status() == 201  # named, and nobody objects
     async with world.another_engine([ScriptedConnector("github"), Tap()]) as worker:
-        presence = worker.engine._service._presence
-        presence.enter(scheduler=False, executor=True)
-        await presence.beat()
+        heartbeat = worker.engine._service._heartbeat
+        heartbeat.enter(scheduler=False, executor=True)
+        await heartbeat.beat()
         refused = await acme.post("/v1/connections", json=body("tap"))
         [told] = [
             one.found

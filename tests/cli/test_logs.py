@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.telling import CONNECTION, EVERYTHING, SECOND, Spans, tick
+from support.telemetry_events import CONNECTION, EVENTS, SECOND, Spans, tick
 from syncline.cli.logs import rendered_logs
 from syncline.telemetry.engine import Telemetry
 
@@ -39,7 +39,7 @@ def test_json_has_an_object_a_line_with_the_fields_of_the_event(stream: io.Strin
 
 def test_every_event_can_be_rendered(stream: io.StringIO) -> None:
     with rendered_logs(json=True, level="debug", stream=stream):
-        for happen in EVERYTHING.values():
+        for happen in EVENTS.values():
             happen(Telemetry())
 
     assert {line["event"] for line in lines(stream)} >= {"scheduler.tick", "engine.loop_failed"}

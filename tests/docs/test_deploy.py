@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.telling import EVERYTHING
+from support.telemetry_events import EVENTS
 from syncline.settings.secret_files import SETTINGS as SECRET_SETTINGS
 from syncline.telemetry.engine import Telemetry
 
@@ -27,7 +27,7 @@ OF_PROMETHEUS = {"le", "job", "instance"}
 def samples() -> dict[str, set[str]]:
     """Every sample that an engine exposes, with its labels."""
     telemetry = Telemetry()
-    for happen in EVERYTHING.values():
+    for happen in EVENTS.values():
         happen(telemetry)
     found: dict[str, set[str]] = {}
     for family in telemetry.registry.collect():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.httpserver import Reply, http_server, json_reply
-from support.telling import Spans
+from support.telemetry_events import Spans
 from support.world import World
 from syncline import Connection, Connector, Settings, SyncResult
 from syncline.telemetry.engine import Telemetry

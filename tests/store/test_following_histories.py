@@ -82,7 +82,7 @@ async def migrate(url: str) -> None:
 async def note_start(url: str) -> None:
     """Let a process beat once, which gives a new start of the server its number."""
     async with Engine(Settings(database_url=url)) as engine:
-        await engine._presence().beat()
+        await engine._heartbeat().beat()
 
 
 @pytest.fixture(scope="module")

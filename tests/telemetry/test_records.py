@@ -8,7 +8,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from support.telling import CONNECTION, JOB, SECOND, Spans, fail, run, schedule, tick
+from support.telemetry_events import CONNECTION, JOB, SECOND, Spans, fail, run, schedule, tick
 from syncline.redaction import mask_secrets
 from syncline.telemetry.engine import MAX_SPAN_EVENTS, Telemetry
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
-from support.telling import EVERYTHING, SECOND, Spans, fail, schedule
+from support.telemetry_events import EVENTS, SECOND, Spans, fail, schedule
 from syncline.telemetry.engine import MAX_PROVIDERS, Telemetry
 from syncline.telemetry.metrics import BatchHistogram, WithoutCreated
+from syncline.telemetry.upkeep import UpkeepTelemetry
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 SCHEDULED = "sync_scheduler_jobs_scheduled_total"
@@ -22,13 +23,13 @@ def telemetry() -> Telemetry:
 
 
 def test_these_tests_know_every_method() -> None:
-    public = {name for name, _ in inspect.getmembers(Telemetry, inspect.isfunction)}
+    upkeep = {f"upkeep.{name}" for name in public_methods(UpkeepTelemetry)}
 
-    assert {name for name in public if not name.startswith("_")} == set(EVERYTHING)
+    assert public_methods(Telemetry) | upkeep == set(EVENTS)
 
 
 def test_the_reference_lists_every_metric_with_its_type_and_labels(telemetry: Telemetry) -> None:
-    for happen in EVERYTHING.values():
+    for happen in EVENTS.values():
         happen(telemetry)
 
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", telemetry.exposition().decode(), re.M))
@@ -47,7 +48,7 @@ def test_the_reference_lists_every_log_event_with_its_level_and_fields(
     caplog.set_level(logging.DEBUG, "syncline")
     standard = {*vars(logging.makeLogRecord({})), "message", "event", "cell"}
 
-    for happen in EVERYTHING.values():
+    for happen in EVENTS.values():
         happen(telemetry)
 
     records = [vars(record) for record in caplog.records]
@@ -64,7 +65,7 @@ def test_the_reference_lists_every_span_with_its_attributes() -> None:
     spans = Spans()
     telemetry = Telemetry(tracer=spans.tracer)
 
-    for happen in EVERYTHING.values():
+    for happen in EVENTS.values():
         happen(telemetry)
 
     listed = {name: words(row[0]) for name, row in documented("Spans").items()}
@@ -170,7 +171,7 @@ def test_jobs_that_settle_together_count_as_many(telemetry: Telemetry) -> None:
 def test_each_event_counts_in_its_metric(
     telemetry: Telemetry, event: str, metric: str, count: int
 ) -> None:
-    EVERYTHING[event](telemetry)
+    EVENTS[event](telemetry)
 
     assert value(telemetry, metric, provider_slug="tickets") == count
 
@@ -239,3 +240,8 @@ def documented(heading: str) -> dict[str, list[str]]:
 
 def words(cell: str) -> set[str]:
     return set(re.findall(r"`([^`]+)`", cell))
+
+
+def public_methods(class_: type) -> set[str]:
+    methods = {name for name, _ in inspect.getmembers(class_, inspect.isfunction)}
+    return {name for name in methods if not name.startswith("_")}

@@ -13,7 +13,7 @@ from syncline.sdk.connector import Connector
 from syncline.settings import Settings
 
 
-def equip(
+def configure_connectors(
     connectors: Mapping[str, Connector], settings: Settings, telemetry: HttpTelemetry
 ) -> None:
     """Give each connector its HTTP environment, its limits, its folder and its settings."""

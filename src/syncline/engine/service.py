@@ -12,8 +12,8 @@ from datetime import timedelta
 from syncline.clock import Clock, Dice, monotonic
 from syncline.engine.loop import Loop
 from syncline.engine.scheduler.tick import Scheduler
-from syncline.engine.upkeep.heartbeat import BEAT_EVERY, Presence
-from syncline.engine.upkeep.maintenance import LOOK_EVERY, Maintenance
+from syncline.engine.upkeep.heartbeat import BEAT_EVERY, Heartbeat
+from syncline.engine.upkeep.maintenance import MAINTAIN_EVERY, Maintenance
 from syncline.engine.upkeep.retention import FIRST_REST, REST, Pruner
 from syncline.engine.wakeup import Wakeup
 from syncline.engine.watchdog import Watchdog
@@ -42,7 +42,7 @@ class Service:
         executor: Executor,
         keeper: LeaseKeeper,
         reaper: Reaper,
-        presence: Presence,
+        heartbeat: Heartbeat,
         maintenance: Maintenance,
         pruner: Pruner,
         wakeup: Wakeup,
@@ -57,7 +57,7 @@ class Service:
         self._executor = executor
         self._keeper = keeper
         self._reaper = reaper
-        self._presence = presence
+        self._heartbeat = heartbeat
         self._maintenance = maintenance
         self._pruner = pruner
         self._wakeup = wakeup
@@ -79,7 +79,7 @@ class Service:
     async def run(self, *, signals: bool, scheduler: bool, executor: bool) -> bool:
         """Run until a signal or `stop()`; return whether no row was left `running`."""
         with self._owned_process() if signals else contextlib.nullcontext():
-            self._presence.enter(scheduler=scheduler, executor=executor)
+            self._heartbeat.enter(scheduler=scheduler, executor=executor)
             self._loops = self._make_loops(scheduler=scheduler, executor=executor)
             tasks = {
                 loop.name: asyncio.create_task(loop.run(), name=f"syncline {loop.name}")
@@ -134,7 +134,7 @@ class Service:
         await asyncio.gather(*tasks.values(), return_exceptions=True)
         self._wakeup.close()
         if clean:
-            await self._leave(self._presence.leave, deadline)
+            await self._leave(self._heartbeat.leave, deadline)
         if "scheduler" in tasks:
             await self._leave(self._scheduler.leave, deadline)
             self._telemetry.scheduler_stopped()
@@ -148,7 +148,7 @@ class Service:
     async def _stop_taking(self, tasks: dict[str, "asyncio.Task[None]"], deadline: float) -> None:
         """Let every step in progress end, but for those that keep the leases; begin no other."""
         self._scheduler.stop()
-        self._presence.stop()
+        self._heartbeat.stop()
         self._executor.is_claiming = False
         for loop in self._loops:
             if loop.name not in KEEPING:
@@ -173,8 +173,8 @@ class Service:
 
     def _make_loops(self, *, scheduler: bool, executor: bool) -> list[Loop]:
         loops = [
-            self._loop("beat", self._presence.beat, BEAT_EVERY.total_seconds()),
-            self._loop("maintain", self._maintenance.step, LOOK_EVERY.total_seconds()),
+            self._loop("beat", self._heartbeat.beat, BEAT_EVERY.total_seconds()),
+            self._loop("maintain", self._maintenance.step, MAINTAIN_EVERY.total_seconds()),
             self._loop("prune", self._pruner.step, REST.total_seconds(), FIRST_REST),
         ]
         if self._embedded is not None:

@@ -43,7 +43,7 @@ class HttpTelemetry(Protocol):
     ) -> AbstractContextManager[Call]: ...
 
 
-class Untold:
+class NoTelemetry:
     """Telemetry where there is no engine."""
 
     def request(
@@ -74,7 +74,7 @@ class HttpEnvironment:
     limits: HttpLimits = HttpLimits()
     allow_private: bool = False
     is_allowed: Callable[[str], bool] = is_public  # asked of each resolved address
-    telemetry: HttpTelemetry = field(default_factory=Untold)
+    telemetry: HttpTelemetry = field(default_factory=NoTelemetry)
     resolve: Resolve | None = None
     ssl_context: "SSLContext | None" = None
     wrap_transport: "Callable[[AsyncBaseTransport], AsyncBaseTransport] | None" = None

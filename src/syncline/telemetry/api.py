@@ -1,4 +1,4 @@
-"""The metrics and log events of the HTTP API: what was refused, and logins that failed."""
+"""The metrics and log events of the HTTP API: refused requests and failed logins."""
 
 import logging
 from enum import StrEnum
@@ -6,14 +6,14 @@ from enum import StrEnum
 from syncline.clock import monotonic
 from syncline.policy.rate_limit import Bucket, Rate, take
 from syncline.telemetry import metrics
-from syncline.telemetry.log import Voice
+from syncline.telemetry.log import StructuredLog
 
 HTTP = logging.getLogger("syncline.http")
 LOGGED_FAILURES = Rate(per_second=1, burst=20)  # a flood of wrong keys must not fill the disk
 
 
 class Refusal(StrEnum):
-    """Why a request or a client was turned away."""
+    """Why a request or a client was refused."""
 
     RATE = "rate"
     CONCURRENCY = "concurrency"
@@ -22,17 +22,17 @@ class Refusal(StrEnum):
     SLOW = "slow"
 
 
-class ApiTelemetry(Voice):
-    """Counts what the API turned away, and logs logins that failed."""
+class ApiTelemetry:
+    """Records what the API refused, and logins that failed."""
 
-    def __init__(self, define: metrics.Definitions, cell: str) -> None:
-        super().__init__(cell)
+    def __init__(self, define: metrics.Definitions, log: StructuredLog) -> None:
         self._refused = define.counter(
             "sync_api_refused_total", "Requests and clients turned away.", "reason"
         )
         self._failed_logins = define.counter(
             "sync_api_failed_logins_total", "Logins with a key that is not good."
         ).alone()
+        self._log = log
         self._log_bucket: Bucket | None = None
         self._unlogged = 0
 
@@ -40,7 +40,7 @@ class ApiTelemetry(Voice):
         self._refused[reason].inc()
 
     def login_failed(self, address: str) -> None:
-        """Count a login with a wrong key; log the address, and how many were not logged before."""
+        """Count a login with a wrong key; log at most one a second, with the number left out."""
         self._failed_logins.inc()
         self._log_bucket, wait = take(self._log_bucket, LOGGED_FAILURES, monotonic())
         if wait:
@@ -48,4 +48,4 @@ class ApiTelemetry(Voice):
             return
         fields = {"address": address, "unlogged": self._unlogged}
         self._unlogged = 0
-        self._log(HTTP, logging.WARNING, "api.login_failed", fields)
+        self._log.event(HTTP, logging.WARNING, "api.login_failed", fields)

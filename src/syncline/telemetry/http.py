@@ -1,4 +1,4 @@
-"""The metrics and spans of HTTP calls: one request, one span, three numbers."""
+"""The metrics and spans of connectors' HTTP requests."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +14,8 @@ METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "REPORT",
 SLOW = {"TimeoutError", "ConnectTimeout", "ReadTimeout", "WriteTimeout", "PoolTimeout"}
 
 
-class HttpCalls:
-    """Tells of every request; labels are few, and addresses are none of them."""
+class ConnectorHttpTelemetry:
+    """Records every request of a connector; addresses are never labels."""
 
     def __init__(self, define: metrics.Definitions, tracer: trace.Tracer, cell: str) -> None:
         slug = metrics.SLUG
@@ -58,7 +58,7 @@ class HttpCalls:
 
 
 def outcome(status: int | None, failure: str | None) -> str:
-    """Return one of a dozen words for what came of a request."""
+    """Return the `outcome` label: a status, a class of statuses, or the kind of failure."""
     if failure is not None:
         known = {"CancelledError": "cancelled", "Permanent": "refused"}
         return "timeout" if failure in SLOW else known.get(failure, "error")

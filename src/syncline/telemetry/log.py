@@ -1,4 +1,4 @@
-"""How the engine speaks: a log record with its fields, and spans that keep secrets."""
+"""The structured log, and spans that keep secrets out."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -11,30 +11,33 @@ Fields = dict[str, str | int | float]
 NOT_IN_A_WORD = frozenset(" ='\"")
 
 
-class Voice:
-    """Logs the events of one cell."""
+class StructuredLog:
+    """Writes the log events of one cell."""
 
     def __init__(self, cell: str) -> None:
-        self._cell = cell
+        self.cell = cell
 
-    def _log(
+    def event(
         self, logger: logging.Logger, level: int, event: str, fields: Mapping[str, object] = {}
     ) -> None:
-        """Log an event as text that is enough by itself, and as fields for machines."""
+        """Log an event twice in one record: as a line of text, and as fields for machines."""
         if logger.isEnabledFor(level):
-            told = (
+            pairs = (
                 f"{name}={_plain(value)}" for name, value in fields.items() if name != TRACEBACK
             )
-            extra = {"event": event, "cell": self._cell, **fields}
-            text = " ".join((event, *told))
+            extra = {"event": event, "cell": self.cell, **fields}
+            text = " ".join((event, *pairs))
             if TRACEBACK in fields:
                 text = f"{text}\n{fields[TRACEBACK]}"
             logger.log(level, "%s", text, extra=extra, stacklevel=3)
 
 
 @contextmanager
-def inside(span: trace.Span) -> Iterator[None]:
-    """Make the span current; of an exception it learns the class, as messages may hold secrets."""
+def current_span(span: trace.Span) -> Iterator[None]:
+    """Make the span current, and end it with the block.
+
+    The span records only the class of an exception: its message may hold secrets.
+    """
     with trace.use_span(
         span, end_on_exit=True, record_exception=False, set_status_on_exception=False
     ):
@@ -46,7 +49,7 @@ def inside(span: trace.Span) -> Iterator[None]:
 
 
 def _plain(value: object) -> str:
-    """Return the value as one word, or quoted, so that no value can pass for another line."""
+    """Return the value as one word, or quoted, so that no value can imitate another log line."""
     text = str(value)
     is_word = text.isprintable() and text and not NOT_IN_A_WORD.intersection(text)
     return text if is_word else repr(text)

@@ -43,10 +43,11 @@ class BatchHistogram(Histogram):
 M = TypeVar("M", Counter, Gauge, BatchHistogram)
 
 
-class EngineMetrics:
-    def __init__(self, define: "Definitions") -> None:
-        self.info = define.gauge("sync_engine_info", "1 for an engine, by its cell.", "cell")
-        self.loop_failures = define.counter(
+class LoopMetrics:
+    def __init__(self, define: "Definitions", cell: str) -> None:
+        info = define.gauge("sync_engine_info", "1 for an engine, by its cell.", "cell")
+        info[cell].set(1)
+        self.failures = define.counter(
             "sync_engine_loop_failures_total", "Passes that failed and are tried again.", "loop"
         )
         self.longest_hold = define.gauge(
@@ -55,6 +56,10 @@ class EngineMetrics:
         self.holds = define.counter(
             "sync_engine_event_loop_holds_total", "Holds of more than 250 ms.", SLUG
         )
+
+
+class UpkeepMetrics:
+    def __init__(self, define: "Definitions") -> None:
         self.workers = define.gauge("sync_engine_workers", "Processes, by status.", "status")
         self.pruned = define.counter("sync_engine_pruned_total", "Old rows removed.", "kind")
         self.table_bytes = define.gauge("sync_engine_table_bytes", "Size of a table.", "table")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.telling import Spans
+from support.telemetry_events import Spans
 from support.world import Told, World, at
 
 SCHEDULED = "sync_scheduler_jobs_scheduled_total"

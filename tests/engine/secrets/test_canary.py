@@ -13,7 +13,7 @@ import pytest
 
 from support.commands import CommandLine
 from support.httpserver import HttpServer, Reply, Seen, http_server, json_reply
-from support.telling import Spans
+from support.telemetry_events import Spans
 from support.world import World, open_world
 from syncline import Connection, Connector, Permanent, SyncResult, Transient
 from syncline.api.app import create_app

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.fakes import HeldRun, eventually
-from support.telling import Spans
+from support.telemetry_events import Spans
 from support.world import Told, World, at
 from syncline import RateLimited, Signal, SyncResult, Transient
 

@@ -40,7 +40,7 @@ async def test_the_same_error_is_shown_once_and_counted(world: World, told: Told
 
     [shown] = told("executor.connector_raised")
     assert (shown["error_class"], shown["provider_slug"]) == ("KeyError", "github")
-    assert world.engine.telemetry._raised["github", "KeyError"].since == 4
+    assert world.engine.telemetry._logged_errors["github", "KeyError"].repeated == 4
 
 
 async def test_an_error_that_connectors_are_meant_to_raise_needs_no_traceback(

@@ -88,13 +88,13 @@ def streams(
     from syncline.connectors.foreign.catalog import select, stream_name
     from syncline.connectors.foreign.options import read_options
     from syncline.connectors.foreign.singer import SingerTap
-    from syncline.engine.connector_setup import equip
-    from syncline.http.environment import Untold
+    from syncline.engine.connector_setup import configure_connectors
+    from syncline.http.environment import NoTelemetry
     from syncline.model import Connection
 
     installed = _shelf().get(tap)
     connector = SingerTap(installed)
-    equip({tap: connector}, session_of(context).settings(), Untold())
+    configure_connectors({tap: connector}, session_of(context).settings(), NoTelemetry())
     connection = Connection(
         UUID(int=0), "trial", tap, "trial", status="active", config=config or {}, metadata={}
     )

@@ -31,7 +31,7 @@ class Workers(Desk):
         return await self._pool.retrying(read)
 
 
-class Presence:
+class Heartbeat:
     """Keeps this process's row; nothing that claims or settles depends on it."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Keeping the house: who died is noticed and in time forgotten, sizes are measured."""
+"""Maintenance: find and forget dead workers, and measure tables, freshness and API keys."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from syncline.services.access import expiring_keys
 from syncline.store.data import workers
 from syncline.store.pool import Pool
 from syncline.store.stats import freshness, table_sizes
-from syncline.telemetry.engine import Telemetry
+from syncline.telemetry.upkeep import UpkeepTelemetry
 
-LOOK_EVERY = timedelta(seconds=60)
+MAINTAIN_EVERY = timedelta(seconds=60)
 
 
 class Maintenance:
-    """Any number of processes may do this at once; each takes what no other holds."""
+    """A pass every minute. Any number of processes may make one at the same time."""
 
     def __init__(
         self,
         pool: Pool,
         clock: Clock,
-        telemetry: Telemetry,
+        telemetry: UpkeepTelemetry,
         key_uses: KeyUses,
         files: ConnectorFiles,
     ) -> None:
@@ -39,7 +39,7 @@ class Maintenance:
         self._known_expiring: set[UUID] = set()
 
     async def step(self) -> timedelta:
-        """Look after the registry and the keys, and tell how large everything is."""
+        """Save key uses, forget dead workers, then record workers, sizes, freshness and keys."""
         await self._key_uses.save()
         async with self._pool.transaction() as tx:
             now = await self._clock.now(tx)
@@ -50,24 +50,24 @@ class Maintenance:
             rows = {table.name: table.rows for table in tables}
             fresh = await freshness.measure(tx, connections=rows["connections"], now=now)
             expiring = await expiring_keys(tx, now)
-        self._tell_expiring(expiring)
+        self._report_expiring(expiring)
         self._telemetry.workers_counted(Counter(worker.status for worker in present))
-        self._telemetry.house_measured(tables, oldest_snapshot)
+        self._telemetry.tables_measured(tables, oldest_snapshot)
         self._telemetry.freshness_measured(fresh.ages, fresh.weight)
-        self._tell_deaths([worker for worker in present if worker.status == WorkerStatus.DEAD])
+        self._report_deaths([worker for worker in present if worker.status == WorkerStatus.DEAD])
         await self._files.sweep()
-        return LOOK_EVERY
+        return MAINTAIN_EVERY
 
-    def _tell_expiring(self, expiring: Sequence[ApiKey]) -> None:
-        """Tell of each key once in the life of this process, well before it ends."""
-        self._telemetry.keys_expiring(len(expiring))
+    def _report_expiring(self, expiring: Sequence[ApiKey]) -> None:
+        """Log each expiring key once in the life of this process."""
+        self._telemetry.expiring_keys_counted(len(expiring))
         for key in expiring:
             if key.id not in self._known_expiring:
                 self._telemetry.key_expires(key)
         self._known_expiring = {key.id for key in expiring}
 
-    def _tell_deaths(self, dead: Sequence[Worker]) -> None:
-        """Tell of each death once; those from before this process began are no news."""
+    def _report_deaths(self, dead: Sequence[Worker]) -> None:
+        """Log each death once; deaths from before this process started are not logged."""
         known, self._known_dead = self._known_dead, {worker.id for worker in dead}
         for worker in dead:
             if known is not None and worker.id not in known:

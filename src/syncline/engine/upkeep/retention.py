@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from syncline.clock import Clock, monotonic
-from syncline.engine.upkeep.heartbeat import Presence
+from syncline.engine.upkeep.heartbeat import Heartbeat
 from syncline.engine.upkeep.storage_limit import StorageWalk
 from syncline.settings import RetentionSettings
 from syncline.store.data import idempotency, retention
 from syncline.store.pool import Pool, Transaction
-from syncline.telemetry.engine import Telemetry
+from syncline.telemetry.upkeep import UpkeepTelemetry
 
 CONNECTIONS_A_BATCH = 500
 ROWS_A_BATCH = 500
@@ -42,14 +42,14 @@ class Pruner:
         settings: RetentionSettings,
         max_stored_bytes: int | None,
         clock: Clock,
-        presence: Presence,
-        telemetry: Telemetry,
+        heartbeat: Heartbeat,
+        telemetry: UpkeepTelemetry,
     ) -> None:
         self._pool = pool
         self._settings = settings
         self._max_stored_bytes = max_stored_bytes
         self._clock = clock
-        self._presence = presence
+        self._heartbeat = heartbeat
         self._telemetry = telemetry
         self._round: Round | None = None
 
@@ -63,7 +63,7 @@ class Pruner:
     async def step(self) -> timedelta:
         """Remove a batch, and return how long to leave the database alone."""
         if self._round is None:
-            if not await self._presence.is_first():
+            if not await self._heartbeat.is_first():
                 return REST
             self._round = self._begin()
         began = monotonic()
@@ -82,7 +82,7 @@ class Pruner:
         """Remove a batch, and return whether there may be more."""
         if await going.batch():
             return True
-        self._telemetry.pruned(going.report.jobs, going.report.signals)
+        self._telemetry.rows_pruned(going.report.jobs, going.report.signals)
         return False
 
 

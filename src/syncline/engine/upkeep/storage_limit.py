@@ -10,7 +10,7 @@ from syncline.store.data import connections, tenant_usage
 from syncline.store.pool import Pool, Transaction
 from syncline.store.queue import jobs
 from syncline.store.queue.schedule import rfc3339
-from syncline.telemetry.engine import Telemetry
+from syncline.telemetry.upkeep import UpkeepTelemetry
 
 SIGNALS_A_BATCH = 5000
 CONNECTIONS_A_BATCH = 500
@@ -21,7 +21,7 @@ BEGINNING = UUID(int=0)
 class StorageWalk:
     """Once along the signals, to add up what each tenant stores; then those above are paused."""
 
-    def __init__(self, pool: Pool, clock: Clock, limit: int, telemetry: Telemetry) -> None:
+    def __init__(self, pool: Pool, clock: Clock, limit: int, telemetry: UpkeepTelemetry) -> None:
         self._pool = pool
         self._clock = clock
         self._limit = limit

@@ -14,7 +14,7 @@ from syncline.errors import ContractError
 from syncline.policy.outcome import Cancelled, Failed, Raised, Released, Retry, Succeeded
 from syncline.sdk.page import NOTHING_NEW, Page
 from syncline.store.pool import is_held, is_timeout, lies_in_rows
-from syncline.telemetry.engine import Telemetry
+from syncline.telemetry.engine import FailedAttempt, Telemetry
 
 LANES = 2
 LARGEST_GROUP = 1000  # jobs settled together
@@ -270,12 +270,14 @@ def tell_unsuccessful(telemetry: Telemetry, one: Settlement, took: timedelta) ->
         case Retry(error_class=error_class) | Failed(error_class=error_class):
             wait = one.wait
             telemetry.job_failed(
-                provider,
-                error_class,
-                connection_id=one.claim.connection_id,
-                job_id=one.claim.id,
-                terminal=isinstance(one.outcome, Failed),
-                wait=wait,
+                FailedAttempt(
+                    provider_slug=provider,
+                    connection_id=one.claim.connection_id,
+                    job_id=one.claim.id,
+                    error_class=error_class,
+                    terminal=isinstance(one.outcome, Failed),
+                    wait=wait,
+                )
             )
             telemetry.run_finished(provider, "failed", took)
             if error_class == "RateLimited" and wait is not None:

@@ -1,4 +1,4 @@
-"""Everything that a Telemetry can be told, and a tracer that remembers its spans."""
+"""One call of every method of Telemetry, and a tracer that keeps its spans."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -11,12 +11,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from syncline.model import ApiKey, Scope, TableSize, Worker
 from syncline.policy.schedule import RunPlan
 from syncline.telemetry.api import Refusal
-from syncline.telemetry.engine import Telemetry
+from syncline.telemetry.engine import FailedAttempt, Telemetry
 
 CONNECTION, JOB = UUID(int=1), UUID(int=2)
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 WORKER = Worker(UUID(int=3), "web-1", 7, "0.1.0", ["executor"], [], 50, 3, False, NOON, NOON)
+SIZE = TableSize("signals", 8192, 10, 2)
 KEY = ApiKey(UUID(int=4), "ann", None, "syncline_operator_0", Scope.ADMIN, NOON, NOON + SECOND)
 
 
@@ -46,7 +47,7 @@ def tick(telemetry: Telemetry) -> None:
 
 
 def refuse(telemetry: Telemetry) -> None:
-    telemetry.tenant_paused("acme", 20, 10, 3)
+    telemetry.upkeep.tenant_paused("acme", 20, 10, 3)
     telemetry.api.request_refused(Refusal.RATE)
     telemetry.api.login_failed("203.0.113.7")
 
@@ -78,24 +79,22 @@ def settle(telemetry: Telemetry) -> None:
 
 
 def fail(telemetry: Telemetry, error_class: str = "Transient", *, terminal: bool = False) -> None:
+    wait = None if terminal else 5 * SECOND
     telemetry.job_failed(
-        "tickets",
-        error_class,
-        connection_id=CONNECTION,
-        job_id=JOB,
-        terminal=terminal,
-        wait=None if terminal else 5 * SECOND,
+        FailedAttempt("tickets", CONNECTION, JOB, error_class, terminal=terminal, wait=wait)
     )
 
 
 def show_traceback(telemetry: Telemetry) -> None:
     for _ in range(2):
         telemetry.connector_raised("tickets", CONNECTION, "KeyError", "Traceback …")
-    telemetry._raised["tickets", "KeyError"].shown_at = float("-inf")  # more than a minute ago
+    telemetry._logged_errors["tickets", "KeyError"].logged_at = float(
+        "-inf"
+    )  # more than a minute ago
     telemetry.connector_raised("tickets", CONNECTION, "KeyError", "Traceback …")
 
 
-EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
+EVENTS: dict[str, Callable[[Telemetry], object]] = {
     "exposition": Telemetry.exposition,
     "tick": tick,
     "jobs_scheduled": schedule,
@@ -127,14 +126,14 @@ EVERYTHING: dict[str, Callable[[Telemetry], object]] = {
         "tickets", "Tickets.sync", seconds=0.3, processor_seconds=0.1, is_logged=True
     ),
     "database_back": lambda t: t.database_back("claim"),
-    "pruned": lambda t: t.pruned(3, 4),
-    "tenant_paused": refuse,
-    "workers_counted": lambda t: t.workers_counted({"alive": 2}),
-    "worker_died": lambda t: t.worker_died(WORKER),
-    "keys_expiring": lambda t: t.keys_expiring(1),
-    "key_expires": lambda t: t.key_expires(KEY),
-    "freshness_measured": lambda t: t.freshness_measured({"tickets": [60.0]}, 1),
-    "house_measured": lambda t: t.house_measured([TableSize("signals", 8192, 10, 2)], SECOND),
+    "upkeep.rows_pruned": lambda t: t.upkeep.rows_pruned(3, 4),
+    "upkeep.tenant_paused": refuse,
+    "upkeep.workers_counted": lambda t: t.upkeep.workers_counted({"alive": 2}),
+    "upkeep.worker_died": lambda t: t.upkeep.worker_died(WORKER),
+    "upkeep.expiring_keys_counted": lambda t: t.upkeep.expiring_keys_counted(1),
+    "upkeep.key_expires": lambda t: t.upkeep.key_expires(KEY),
+    "upkeep.freshness_measured": lambda t: t.upkeep.freshness_measured({"tickets": [60.0]}, 1),
+    "upkeep.tables_measured": lambda t: t.upkeep.tables_measured([SIZE], SECOND),
 }
 
 
