@@ -48,7 +48,7 @@ REQUESTS = (
     Mutation(
         "the answer that commits with its effect",
         "an idempotency key is forgotten",
-        "services/validation.py",
+        "services/base.py",
         (("            if once is None:\n", "            if True:\n"),),
         "tests/api/test_connections.py::test_a_repeated_request_has_its_effect_once",
     ),

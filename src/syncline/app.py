@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ from syncline.engine.secrets.token_refresh import Renewals
 from syncline.engine.secrets.vault import Vault
 from syncline.engine.service import Service
 from syncline.engine.upkeep.connector_files import ConnectorFiles
-from syncline.engine.upkeep.heartbeat import Heartbeat, Workers
+from syncline.engine.upkeep.heartbeat import Heartbeat
 from syncline.engine.upkeep.key_uses import KeyUses
 from syncline.engine.upkeep.maintenance import Maintenance
 from syncline.engine.upkeep.retention import Pruner, PruneReport
@@ -31,6 +32,7 @@ from syncline.policy.evidence import Explanation
 from syncline.sdk.connector import Connector
 from syncline.sdk.registry import connectors_by_provider
 from syncline.services.access import Access
+from syncline.services.base import ServiceContext
 from syncline.services.connections import Connections
 from syncline.services.doctor import Doctor
 from syncline.services.explain import Explanations
@@ -42,6 +44,7 @@ from syncline.services.signals import Signals
 from syncline.services.stats import Stats
 from syncline.services.tenant_providers import TenantProviders
 from syncline.services.tenants import Tenants
+from syncline.services.workers import Workers
 from syncline.settings import Settings
 from syncline.store import api_role
 from syncline.store.checks.invariants import BROKEN, Finding
@@ -72,9 +75,12 @@ class Engine:
         connectors: Iterable[Connector] = (),
         clock: Callable[[], datetime] | None = None,
         rng: Rng | None = None,
+        *,
+        discover: bool = True,
     ) -> None:
+        """Build an engine; with `discover`, it also loads the connectors of installed packages."""
         self.settings = settings or Settings()
-        self.providers = connectors_by_provider(connectors)
+        self.providers = connectors_by_provider(connectors, discover=discover)
         self.telemetry = Telemetry(
             tenant_label=self.settings.telemetry.tenant_label, cell=self.settings.schema
         )
@@ -130,7 +136,7 @@ class Engine:
         itself and go on seeing everything.
         """
         engine = copy.copy(self)
-        engine._serve(self._pool.for_request(tenant_id))
+        engine._build_services(self._pool.for_request(tenant_id))
         return engine
 
     async def tick(self) -> TickReport:
@@ -203,15 +209,27 @@ class Engine:
         self._service.stop()
 
     async def run(
-        self, *, signals: bool = True, scheduler: bool = True, executor: bool = True
+        self,
+        *,
+        handle_signals: bool = True,
+        scheduler: bool = True,
+        executor: bool = True,
+        signals: bool | None = None,
     ) -> bool:
         """Run every loop until SIGTERM, SIGINT or `stop()`; return whether the end was clean.
 
-        A clean end leaves no row of this process `running`.
+        A clean end leaves no row of this process `running`. `signals` is the old spelling of
+        `handle_signals`.
         """
+        if signals is not None:
+            message = "Engine.run(signals=…) is deprecated; use handle_signals"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            handle_signals = signals
         async with self._pool.transaction() as tx:
             await check_schema(tx, self.settings.schema)
-        return await self._service.run(signals=signals, scheduler=scheduler, executor=executor)
+        return await self._service.run(
+            handle_signals=handle_signals, scheduler=scheduler, executor=executor
+        )
 
     async def _open_pools(self, url: str, resources: AsyncExitStack) -> None:
         settings = self.settings
@@ -276,21 +294,27 @@ class Engine:
             dice,
             telemetry,
         )
-        desk = (self._pool, settings, clock, self._wakeup)
-        # No request's role may read keys, and these hold no tenant's rows or serve no request.
-        self.access, self.doctor = Access(*desk, self._key_uses), Doctor(*desk)
-        self.secrets, self.tenants = Secrets(*desk, self._vault), Tenants(*desk, self._files)
-        self.tenant_providers = TenantProviders(*desk, self.providers)
-        self._serve(self._pool)
+        # These use the engine's own pool: the role of requests may not read keys, and the others
+        # hold no tenant's rows or serve no request.
+        context = ServiceContext(self._pool, settings, clock, self._wakeup)
+        self.access = Access(context, self._key_uses)
+        self.doctor = Doctor(context)
+        self.secrets = Secrets(context, self._vault)
+        self.tenants = Tenants(context, self._files)
+        self.tenant_providers = TenantProviders(context, self.providers)
+        self._build_services(self._pool)
 
-    def _serve(self, pool: Pool) -> None:
-        """Build what requests may do too, over a way into the database."""
-        desk = (pool, self.settings, self._clock, self._wakeup)
-        self.connections = Connections(*desk, self._vault, self._files)
-        self.jobs, self.signals = Jobs(*desk), Signals(*desk)
-        self.workers, self._explanations = Workers(*desk), Explanations(*desk)
-        self.batches, self.stats = JobBatches(*desk), Stats(*desk)
-        self.overview = Overview(*desk)
+    def _build_services(self, pool: Pool) -> None:
+        """Build the services that requests use too, on the pool that they may use."""
+        context = ServiceContext(pool, self.settings, self._clock, self._wakeup)
+        self.connections = Connections(context, self._vault, self._files)
+        self.jobs = Jobs(context)
+        self.batches = JobBatches(context)
+        self.signals = Signals(context)
+        self.workers = Workers(context)
+        self.stats = Stats(context)
+        self.overview = Overview(context)
+        self._explanations = Explanations(context)
 
     def _heartbeat(self) -> Heartbeat:
         executor, slots = self._executor, self.settings.executor.concurrency

@@ -201,7 +201,7 @@ async def test_what_runs_beside_requests_sees_everybody(world: World) -> None:
         sync = f"/v1/connections/{own['connection_id']}/sync"
         assert (await client.post(sync)).status_code == 202
         await world.engine.trigger(foreign["connection_id"])
-        running = asyncio.create_task(world.engine.run(signals=False))
+        running = asyncio.create_task(world.engine.run(handle_signals=False))
         await eventually(lambda: {"acme", "birch"} <= set(ran))
         for _ in range(5):
             assert (await client.get("/v1/connections")).status_code == 200

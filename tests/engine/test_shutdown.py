@@ -22,7 +22,7 @@ QUEUED = "SELECT count(*) FROM {schema}.sync_jobs WHERE status = 'queued'"
 
 @pytest.mark.engine(executor={"shutdown_grace_seconds": 0})
 async def test_a_scheduler_that_cannot_say_goodbye_still_ends_in_time(world: World) -> None:
-    running = asyncio.create_task(world.engine.run(signals=False, executor=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, executor=False))
     async with world.session() as session, session.transaction():
         while not await world.sql("SELECT FROM {schema}.schedulers"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -45,7 +45,7 @@ async def test_a_stop_ends_the_claiming_however_much_is_due(world: World) -> Non
 
     world.script(*[stop] * MANY)
 
-    assert await world.engine.run(signals=False, scheduler=False)
+    assert await world.engine.run(handle_signals=False, scheduler=False)
 
     [row] = await world.sql(QUEUED)
     assert 0 < row["count"] == MANY - len(world.connector.calls)

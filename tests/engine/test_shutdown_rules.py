@@ -31,9 +31,9 @@ async def test_signal_ends_the_run(world: World, told: Told, number: signal.Sign
 
 
 async def test_host_application_keeps_its_signal_handlers(world: World, told: Told) -> None:
-    """E8: `run(signals=False)` leaves them alone."""
+    """E8: `run(handle_signals=False)` leaves them alone."""
     before = signal.getsignal(signal.SIGTERM)
-    running = asyncio.create_task(world.engine.run(signals=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False))
     await eventually(partial(has_ticked, told, 1))
 
     during = signal.getsignal(signal.SIGTERM)
@@ -41,6 +41,16 @@ async def test_host_application_keeps_its_signal_handlers(world: World, told: To
 
     assert await running
     assert during == before
+
+
+async def test_the_old_spelling_of_handle_signals_works_with_a_warning(world: World) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    world.engine.stop()
+
+    with pytest.warns(DeprecationWarning, match="use handle_signals"):
+        assert await world.engine.run(signals=False)
+
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def has_stopped_claiming() -> bool:
@@ -52,7 +62,7 @@ async def test_running_jobs_may_end_within_the_grace(world: World) -> None:
     job_id = await world.job(await world.connection())
     run = HeldRun(SyncResult(next_cursor=1, has_more=True))
     world.script(run)
-    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await run.started.wait()
 
     world.engine.stop()
@@ -73,7 +83,7 @@ async def test_released_job_is_as_it_was(world: World) -> None:
     job_ids = [await world.job(await world.connection(), attempts=n, priority=-n) for n in (0, 3)]
     runs = [HeldRun(SyncResult()) for _ in job_ids]
     world.script(*runs)
-    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await asyncio.gather(*(run.started.wait() for run in runs))
 
     world.engine.stop()
@@ -97,7 +107,7 @@ async def test_release_of_a_paused_connections_job_cancels_it(world: World) -> N
     job_id = await world.job(connection)
     run = HeldRun(SyncResult())
     world.script(run)
-    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await run.started.wait()
 
     await world.engine.connections.pause(connection.id)
@@ -131,7 +141,9 @@ async def test_thread_never_delays_an_exit(world: World) -> None:
             async with world.another_engine(
                 [connector], executor={"shutdown_grace_seconds": 0}
             ) as worker:
-                running = asyncio.create_task(worker.engine.run(signals=False, scheduler=False))
+                running = asyncio.create_task(
+                    worker.engine.run(handle_signals=False, scheduler=False)
+                )
                 await eventually(connector.entered.is_set)
                 worker.engine.stop()
                 assert await running
@@ -163,7 +175,7 @@ async def test_connector_that_ignores_its_cancellation_does_not_delay_an_exit(
     world.connector.script.append(stubborn)
     async with asyncio.timeout(20):
         async with world.another_engine(executor={"shutdown_grace_seconds": 0}) as worker:
-            running = asyncio.create_task(worker.engine.run(signals=False, scheduler=False))
+            running = asyncio.create_task(worker.engine.run(handle_signals=False, scheduler=False))
             await entered.wait()
             worker.engine.stop()
             assert await running
@@ -191,7 +203,7 @@ async def test_engine_that_is_left_releases_what_it_runs(world: World) -> None:
 async def test_engine_can_run_again(world: World, told: Told) -> None:
     """S9: an engine that was stopped can be started again."""
     for ticks in (1, 2):
-        running = asyncio.create_task(world.engine.run(signals=False))
+        running = asyncio.create_task(world.engine.run(handle_signals=False))
         await eventually(partial(has_ticked, told, ticks))
         world.engine.stop()
         assert await running

@@ -57,7 +57,7 @@ async def test_a_connector_that_holds_the_loop_is_named(
 
     world.script(*[block] * 3)
 
-    assert await world.engine.run(signals=False, scheduler=False)
+    assert await world.engine.run(handle_signals=False, scheduler=False)
 
     longest = world.metric(LONGEST)
     assert longest is not None
@@ -85,7 +85,7 @@ def watchdogs() -> list[threading.Thread]:
 
 
 async def test_the_watch_ends_with_the_service(world: World) -> None:
-    running: Any = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running: Any = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     while not (watching := watchdogs()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     world.engine.stop()

@@ -15,7 +15,7 @@ async def test_scheduler_stops_polling_on_shutdown(world: World, told: Told) -> 
     connections = [await world.connection(last_finished="11:00") for _ in range(3)]
 
     world.dice.on_roll = world.engine.stop  # while a batch is planned
-    assert await world.engine.run(signals=False, executor=False)
+    assert await world.engine.run(handle_signals=False, executor=False)
 
     planned = [c for c in connections if await world.jobs(c, status="queued")]
     assert len(planned) == 1
@@ -34,7 +34,7 @@ async def test_shutdown_releases_running_jobs(world: World) -> None:
     run = HeldRun(SyncResult())
     world.script(run)
 
-    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await run.started.wait()
     world.engine.stop()
     assert await running

@@ -82,6 +82,12 @@ def test_announced_ones_are_found(announce: Announce) -> None:
     assert isinstance(connectors_by_provider([])["tickets"], Tickets)
 
 
+def test_without_discovery_announced_ones_stay_out(announce: Announce) -> None:
+    announce(Tickets=Tickets)
+
+    assert Engine(discover=False).providers == {}
+
+
 def test_one_handed_over_comes_before_an_announced_one(announce: Announce) -> None:
     announce(Tickets=Tickets)
     own = ScriptedConnector("tickets")

@@ -179,7 +179,7 @@ async def test_a_running_worker_stops_and_starts_the_next_job_in_turn(world: Wor
         return SyncResult()
 
     world.script(run, follow)
-    working = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    working = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await run.started.wait()
     await world.engine.jobs.cancel(job_id)
     await world.engine.trigger(connection.id)

@@ -187,7 +187,7 @@ async def test_idle_worker_starts_at_once(
     async with world.another_engine(
         portable=portable, executor={"poll_interval_seconds": poll_seconds}
     ) as worker:
-        running = asyncio.create_task(worker.engine.run(signals=False, scheduler=False))
+        running = asyncio.create_task(worker.engine.run(handle_signals=False, scheduler=False))
         asking = worker.engine if by_itself else world.engine
         for run in (first, second):
             await asking.trigger(connection.id)

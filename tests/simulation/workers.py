@@ -83,7 +83,7 @@ class Workers:
     async def _work(self, process: Process, role: Role) -> None:
         async with self._make_engine() as engine:
             self._engines[process] = engine
-            await engine.run(signals=False, scheduler=role.scheduler, executor=role.executor)
+            await engine.run(handle_signals=False, scheduler=role.scheduler, executor=role.executor)
 
     def _note_end(self, process: Process, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

@@ -306,7 +306,7 @@ async def live(url: str, **settings: Any) -> None:
         assert (await engine.summarise()).signals == 1
         await engine.status()
         assert await engine.verify() == []
-        running = asyncio.create_task(engine.run(signals=False))
+        running = asyncio.create_task(engine.run(handle_signals=False))
         connector.script.append(SyncResult(next_cursor=4))
         await engine.trigger(created.id)
         await eventually(lambda: not connector.script)

@@ -115,7 +115,7 @@ async def test_the_documented_rights_serve_every_loop_and_command(
 
 
 async def run_the_loops(engine: Engine, connector: ScriptedConnector, connection: UUID) -> None:
-    running = asyncio.create_task(engine.run(signals=False))
+    running = asyncio.create_task(engine.run(handle_signals=False))
     connector.script.append(SyncResult(next_cursor=4))
     await engine.trigger(connection)
     await eventually(lambda: not connector.script)

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from unittest.mock import patch
 from uuid import UUID, uuid4
 
 from support.fakes import HeldRun, LoadedDice
@@ -217,10 +216,8 @@ async def open_world(
     clock, dice = clock or ManualClock(at("12:00")), dice or LoadedDice()
     scripted = [ScriptedConnector("github")] if connectors is None else connectors
     chosen = Settings(database_url=url, **settings)
-    with patch("syncline.sdk.registry.entry_points", return_value=()):
-        # A world has no providers but its own: some of ours have names that tests use.
-        engine = Engine(chosen, connectors=scripted, clock=clock, rng=dice)
-    async with engine:
+    # Without discovery: some of our connectors serve providers that tests name too.
+    async with Engine(chosen, scripted, clock, dice, discover=False) as engine:
         world = World(url, engine, clock, dice)
         try:
             yield world

@@ -12,7 +12,7 @@ from syncline.api.auth import Principal
 from syncline.api.problems import MEDIA_TYPE, Problem
 from syncline.api.responses import ProblemOut
 from syncline.app import Engine
-from syncline.services.validation import Once, Repeated
+from syncline.services.base import Once, Repeated
 from syncline.store.data import idempotency
 
 T = TypeVar("T")

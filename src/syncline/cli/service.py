@@ -35,7 +35,7 @@ def run_headless(
                 interrupts.react = engine.stop
                 LOG.info("serving %s", listener.url)
                 return await engine.run(
-                    signals=False, scheduler=roles.scheduler, executor=roles.executor
+                    handle_signals=False, scheduler=roles.scheduler, executor=roles.executor
                 )
 
     with session.logs("info"), closing(Listener(settings.api)) as listener, exported_spans():
@@ -84,7 +84,7 @@ async def _run_beside_view(
 
         interrupts.react = stop
         try:
-            return await engine.run(signals=False)
+            return await engine.run(handle_signals=False)
         finally:
             view.cancel()
             with suppress(asyncio.CancelledError, OSError):  # nobody may be looking any more

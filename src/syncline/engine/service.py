@@ -76,9 +76,9 @@ class Service:
     def is_stopping(self) -> bool:
         return self._stop.is_set()
 
-    async def run(self, *, signals: bool, scheduler: bool, executor: bool) -> bool:
+    async def run(self, *, handle_signals: bool, scheduler: bool, executor: bool) -> bool:
         """Run until a signal or `stop()`; return whether no row was left `running`."""
-        with self._owned_process() if signals else contextlib.nullcontext():
+        with self._owned_process() if handle_signals else contextlib.nullcontext():
             self._heartbeat.enter(scheduler=scheduler, executor=executor)
             self._loops = self._make_loops(scheduler=scheduler, executor=executor)
             tasks = {

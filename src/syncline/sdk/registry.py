@@ -12,15 +12,20 @@ GROUP = "syncline.connectors"
 LOG = logging.getLogger("syncline.connectors")
 
 
-def connectors_by_provider(connectors: Iterable[Connector]) -> dict[str, Connector]:
-    """Return the given connectors, and the announced ones whose provider nobody else serves."""
+def connectors_by_provider(
+    connectors: Iterable[Connector], *, discover: bool = True
+) -> dict[str, Connector]:
+    """Return the given connectors, and with `discover` those of installed packages too.
+
+    Where two serve one provider, the given one is used.
+    """
     chosen: dict[str, Connector] = {}
     for connector in connectors:
         provider = provider_of(connector)
         if provider in chosen:
             raise ValueError(f"two connectors serve the provider {provider!r}")
         chosen[provider] = connector
-    for connector in announced_connectors():
+    for connector in announced_connectors() if discover else ():
         chosen.setdefault(provider_of(connector), connector)
     return chosen
 

@@ -8,15 +8,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from syncline.clock import Clock, new_id
+from syncline.clock import new_id
 from syncline.engine.upkeep.key_uses import KeyUses
-from syncline.engine.wakeup import Wakeup
-from syncline.model import ApiKey, KeyStatus, Scope
-from syncline.policy.keys import NOTICE, key_status
-from syncline.services.validation import Desk, check_choice, check_text, not_found
-from syncline.settings import Settings
+from syncline.model import ApiKey, Scope
+from syncline.policy.keys import key_status
+from syncline.services.base import BaseService, ServiceContext
+from syncline.services.validation import check_choice, check_text, not_found
 from syncline.store.data import keys
-from syncline.store.pool import EVERY_TENANT, Pool, Transaction
+from syncline.store.pool import EVERY_TENANT, Transaction
 
 KEY = re.compile(r"(syncline_(?:operator|tenant)_[0-9a-f]{12})_[0-9a-f]{64}")
 OLD_KEY = re.compile(r"sl(?:op|te)_([0-9a-f]{12})_[0-9a-f]{64}")  # made before keys had scopes
@@ -26,11 +25,9 @@ LONGEST_LIFE_DAYS = 3650
 NO_DIGEST = bytes(32)  # compared with where no key is found, so that it takes as long
 
 
-class Access(Desk):
-    def __init__(
-        self, pool: Pool, settings: Settings, clock: Clock, wakeup: Wakeup, uses: KeyUses
-    ) -> None:
-        super().__init__(pool, settings, clock, wakeup)
+class Access(BaseService):
+    def __init__(self, context: ServiceContext, uses: KeyUses) -> None:
+        super().__init__(context)
         self._uses = uses
 
     async def create_key(
@@ -157,12 +154,6 @@ class Access(Desk):
         """Return the key with how it stands, and with uses that are not written yet."""
         last_used_at = self._uses.later(key.id, key.last_used_at)
         return replace(key, status=key_status(key, now), last_used_at=last_used_at)
-
-
-async def expiring_keys(tx: Transaction, now: datetime) -> list[ApiKey]:
-    """Return the good keys that end soon, those first that end first."""
-    found = await keys.list_expiring(tx, now=now, until=now + NOTICE)
-    return [key for key in found if key_status(key, now) == KeyStatus.EXPIRING]
 
 
 def _check_life(expires_in: timedelta | None, *, never_expires: bool) -> None:

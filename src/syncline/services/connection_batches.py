@@ -11,7 +11,8 @@ from syncline.clock import new_id
 from syncline.errors import Conflict
 from syncline.model import Connection, ConnectionStatus
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS
-from syncline.services.validation import Desk, Once, check_config, check_text
+from syncline.services.base import BaseService, Once
+from syncline.services.validation import check_config, check_text
 from syncline.store.data import connection_batches, tenant_usage
 from syncline.store.data.connection_batches import key_of
 from syncline.store.pool import Transaction
@@ -38,7 +39,7 @@ class Added:
     problem: str | None = None
 
 
-class ConnectionBatches(Desk):
+class ConnectionBatches(BaseService):
     async def create_many(
         self,
         wanted: Sequence[NewConnection],

@@ -4,28 +4,23 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from syncline.clock import Clock
 from syncline.engine.secrets.vault import Vault
 from syncline.engine.upkeep.connector_files import ConnectorFiles
-from syncline.engine.wakeup import Wakeup
 from syncline.model import Connection, ConnectionStatus
-from syncline.services.validation import Desk, check_credentials, get_connection, lock_connection
-from syncline.settings import Settings
+from syncline.services.base import BaseService, ServiceContext
+from syncline.services.validation import check_credentials, get_connection, lock_connection
 from syncline.store.data import connections, credentials
-from syncline.store.pool import Pool, Transaction
+from syncline.store.pool import Transaction
 
 
-class ConnectionCredentials(Desk):
+class ConnectionCredentials(BaseService):
     def __init__(
         self,
-        pool: Pool,
-        settings: Settings,
-        clock: Clock,
-        wakeup: Wakeup,
+        context: ServiceContext,
         vault: Vault,
         files: ConnectorFiles,
     ) -> None:
-        super().__init__(pool, settings, clock, wakeup)
+        super().__init__(context)
         self._vault = vault
         self._files = files
 

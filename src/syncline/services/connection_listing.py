@@ -6,8 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from syncline.model import Connection, ConnectionStatus
+from syncline.services.base import BaseService
 from syncline.services.pagination import Listing, listing, read_token, token
-from syncline.services.validation import Desk, check_choice, check_filters, not_found
+from syncline.services.validation import check_choice, check_filters, not_found
 from syncline.store.listings.connections import (
     ConnectionFilter,
     Order,
@@ -24,7 +25,7 @@ KEYS: dict[Order, type[Any] | None] = {
 }
 
 
-class ConnectionListing(Desk):
+class ConnectionListing(BaseService):
     async def list(
         self,
         *,

@@ -8,6 +8,7 @@ from uuid import UUID
 from syncline.clock import new_id
 from syncline.errors import Changed, Conflict
 from syncline.model import Connection, ConnectionStatus
+from syncline.services.base import Once
 from syncline.services.connection_batches import (
     ConnectionBatches,
     NewConnection,
@@ -19,7 +20,6 @@ from syncline.services.connection_credentials import ConnectionCredentials
 from syncline.services.connection_listing import ConnectionListing
 from syncline.services.edits import Edit, edit_towards, version_of
 from syncline.services.validation import (
-    Once,
     check_text,
     get_connection,
     lock_connection,

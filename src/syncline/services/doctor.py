@@ -7,12 +7,11 @@ from syncline.engine.upkeep.heartbeat import DEAD_AFTER
 from syncline.model import ApiRole
 from syncline.policy.doctor import diagnose
 from syncline.policy.symptoms import Diagnosis, Symptoms
-from syncline.services.access import expiring_keys
-from syncline.services.validation import Desk
+from syncline.services.base import BaseService
 from syncline.store import api_role
 from syncline.store.checks import doctor, invariants
 from syncline.store.checks.invariants import Finding, Yardstick
-from syncline.store.data import workers
+from syncline.store.data import keys, workers
 from syncline.store.pool import Transaction
 from syncline.store.queue import schedulers
 from syncline.store.stats import activity, summary
@@ -21,7 +20,7 @@ from syncline.store.stats.activity import Activity
 LOOK_AGAIN_SECONDS = 3  # a lease that somebody held is taken over soon after he has let go
 
 
-class Doctor(Desk):
+class Doctor(BaseService):
     async def judge(self) -> list[Finding]:
         """Return what can be said of each invariant."""
         async with self._pool.transaction() as tx:
@@ -67,7 +66,7 @@ class Doctor(Desk):
                     tick_interval=self._settings.scheduler.tick_interval,
                     oldest_due_at=queue.oldest_due_at,
                     pool_size=self._settings.pool_size,
-                    expiring_keys=await expiring_keys(tx, now) if may_read_keys else (),
+                    expiring_keys=await keys.list_expiring(tx, now=now) if may_read_keys else (),
                     tenant_providers=self._settings.api.tenant_providers or (),
                 )
             )

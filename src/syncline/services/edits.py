@@ -12,30 +12,33 @@ from syncline.services.connection_batches import check_interval
 from syncline.services.validation import check_config, json_or_value_error
 
 
-class Left(Enum):
-    """Stands for a value that is left as it is, where None means something."""
+class Unset(Enum):
+    """The type of `UNSET`: a value that stays as it is, where None means something else."""
 
-    ALONE = "alone"
+    UNSET = "unset"
+
+
+UNSET = Unset.UNSET
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
     """What is to be changed; an interval or cursor of None goes back to the default, or nothing."""
 
-    interval_seconds: int | Left | None = Left.ALONE
-    cursor: Any | Left = Left.ALONE
+    interval_seconds: int | Unset | None = UNSET
+    cursor: Any | Unset = UNSET
     config: dict[str, Any] | None = None
 
     def texts(self, longest_interval: int, cursor_bytes: int) -> dict[str, str | None]:
         """Return the keys of `metadata.sync` to be set, as JSON; bad values raise ValueError."""
         check_config(self.config)
         found: dict[str, str | None] = {}
-        if not isinstance(self.interval_seconds, Left):
+        if not isinstance(self.interval_seconds, Unset):
             if self.interval_seconds is not None:
                 check_interval(self.interval_seconds, longest_interval)
             text = None if self.interval_seconds is None else str(self.interval_seconds)
             found["interval_seconds"] = text
-        if not isinstance(self.cursor, Left):
+        if not isinstance(self.cursor, Unset):
             found["cursor"] = None
             if self.cursor is not None:
                 found["cursor"] = json_or_value_error(
@@ -48,7 +51,7 @@ def edit_towards(
     present: Connection, config: dict[str, Any] | None, interval_seconds: int | None
 ) -> Edit:
     """Return what has to be changed for a connection to be so; None leaves a value as it is."""
-    interval: int | Left = Left.ALONE
+    interval: int | Unset = UNSET
     if interval_seconds is not None and _interval_of(present) != interval_seconds:
         interval = interval_seconds
     is_same = config is None or same_json(present.config, config)

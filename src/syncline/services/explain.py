@@ -6,13 +6,14 @@ from syncline.engine.upkeep.heartbeat import DEAD_AFTER
 from syncline.policy.evidence import Evidence, Explanation
 from syncline.policy.explain import explain
 from syncline.policy.schedule import next_slot_at, read_sync
-from syncline.services.validation import Desk, not_found
+from syncline.services.base import BaseService
+from syncline.services.validation import not_found
 from syncline.store.checks import explain as evidence
 from syncline.store.data import workers
 from syncline.store.pool import Transaction
 
 
-class Explanations(Desk):
+class Explanations(BaseService):
     async def explain(self, connection_id: UUID, *, tenant_id: str | None = None) -> Explanation:
         """Return why the connection is, or is not, running at this moment."""
 

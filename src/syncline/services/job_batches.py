@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from syncline.model import Job
-from syncline.services.validation import Desk
+from syncline.services.base import BaseService
 from syncline.store.pool import Transaction
 from syncline.store.queue import job_batches
 from syncline.store.queue.job_batches import Which
@@ -27,7 +27,7 @@ class BatchReport:
     refused: Counter[str] = field(default_factory=Counter)
 
 
-class JobBatches(Desk):
+class JobBatches(BaseService):
     async def find(self, which: Which, states: Sequence[str]) -> list[UUID]:
         """Return the jobs in these states; of those that ended, only each connection's last."""
         found: list[UUID] = []

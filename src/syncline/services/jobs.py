@@ -6,10 +6,9 @@ from uuid import UUID
 from syncline.clock import new_id
 from syncline.errors import Conflict
 from syncline.model import Job, JobStatus, JobType
+from syncline.services.base import BaseService, Once
 from syncline.services.pagination import Listing, listing, read_token, token
 from syncline.services.validation import (
-    Desk,
-    Once,
     check_choice,
     check_filters,
     check_times,
@@ -29,7 +28,7 @@ MAX_PRIORITY = 32_767
 ALL_JOBS = JobFilter()
 
 
-class Jobs(Desk):
+class Jobs(BaseService):
     async def get(self, job_id: UUID, *, tenant_id: str | None = None) -> Job:
         async def read(tx: Transaction) -> Job:
             return await get_job(tx, job_id, tenant_id)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER
 from syncline.model import Worker, WorkerStatus
-from syncline.services.validation import Desk
+from syncline.services.base import BaseService
 from syncline.store.data import workers
 from syncline.store.pool import Transaction
 from syncline.store.stats import providers as provider_views
@@ -38,7 +38,7 @@ class Totals:
     workers_alive: int
 
 
-class Overview(Desk):
+class Overview(BaseService):
     async def providers(self, *, tenant_id: str | None = None) -> list[ProviderHealth]:
         """Return the providers in use and how each fares."""
 

@@ -5,14 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from syncline.clock import Clock
 from syncline.engine.secrets.vault import Vault
-from syncline.engine.wakeup import Wakeup
 from syncline.keyring import CannotOpen
-from syncline.services.validation import Desk
-from syncline.settings import Settings
+from syncline.services.base import BaseService, ServiceContext
 from syncline.store.data import credentials
-from syncline.store.pool import Pool, Transaction
+from syncline.store.pool import Transaction
 
 A_BATCH = 200
 BEFORE_ALL = UUID(int=0)
@@ -34,11 +31,9 @@ class _Batch:
     unreadable: tuple[UUID, ...]
 
 
-class Secrets(Desk):
-    def __init__(
-        self, pool: Pool, settings: Settings, clock: Clock, wakeup: Wakeup, vault: Vault
-    ) -> None:
-        super().__init__(pool, settings, clock, wakeup)
+class Secrets(BaseService):
+    def __init__(self, context: ServiceContext, vault: Vault) -> None:
+        super().__init__(context)
         self._vault = vault
 
     async def rotate(self, on_progress: Callable[[Rotation], None] = lambda _: None) -> Rotation:

@@ -5,8 +5,9 @@ from datetime import datetime
 from uuid import UUID
 
 from syncline.model import StoredSignal
+from syncline.services.base import BaseService
 from syncline.services.pagination import Listing, listing, read_token, token
-from syncline.services.validation import Desk, check_filters, check_times, not_found
+from syncline.services.validation import check_filters, check_times, not_found
 from syncline.store.listings import follow as following
 from syncline.store.listings import signals as signal_pages
 from syncline.store.listings.follow import START, Followed, Looked, Position
@@ -17,7 +18,7 @@ ALL_SIGNALS = SignalFilter()
 OLDEST_FIRST, NEWEST_FIRST = "oldest", "newest"
 
 
-class Signals(Desk):
+class Signals(BaseService):
     async def get(self, signal_id: UUID, *, tenant_id: str | None = None) -> StoredSignal:
         async def read(tx: Transaction) -> StoredSignal:
             signal = await signal_pages.get(tx, signal_id, tenant_id)

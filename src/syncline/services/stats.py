@@ -9,7 +9,7 @@ from uuid import UUID
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER
 from syncline.model import ConnectionStatus, Job, Worker, WorkerStatus
 from syncline.policy.freshness import Band, distribute
-from syncline.services.validation import Desk
+from syncline.services.base import BaseService
 from syncline.store.data import workers
 from syncline.store.listings import details
 from syncline.store.listings.details import Lease, SignalsOfJobs
@@ -95,7 +95,7 @@ class _Rates:
         self.minutes = {at: kept[at] for at in shown if at < settled}
 
 
-class Stats(Desk):
+class Stats(BaseService):
     _rates: _Rates | None = None
 
     async def overview(self) -> Overview:

@@ -3,28 +3,22 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from syncline.clock import Clock
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER
-from syncline.engine.wakeup import Wakeup
 from syncline.policy.tenant_providers import ProviderFacts, why_refused
 from syncline.sdk.connector import Connector
 from syncline.sdk.registry import why_not_for_tenants
-from syncline.services.validation import Desk
-from syncline.settings import Settings
+from syncline.services.base import BaseService, ServiceContext
 from syncline.store.data import workers
-from syncline.store.pool import Pool, Transaction
+from syncline.store.pool import Transaction
 
 
-class TenantProviders(Desk):
+class TenantProviders(BaseService):
     def __init__(
         self,
-        pool: Pool,
-        settings: Settings,
-        clock: Clock,
-        wakeup: Wakeup,
+        context: ServiceContext,
         providers: Mapping[str, Connector],
     ) -> None:
-        super().__init__(pool, settings, clock, wakeup)
+        super().__init__(context)
         self._providers = providers
         self._reasons: dict[str, str | None] = {}
 

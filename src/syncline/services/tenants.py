@@ -4,25 +4,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from uuid import UUID
 
-from syncline.clock import Clock
 from syncline.engine.upkeep.connector_files import ConnectorFiles
-from syncline.engine.wakeup import Wakeup
-from syncline.services.validation import Desk, check_text
-from syncline.settings import Settings
+from syncline.services.base import BaseService, ServiceContext
+from syncline.services.validation import check_text
 from syncline.store.data import connections, keys, tenant_usage, tenants
 from syncline.store.data.tenants import FIRST_PLACE, Line, TenantSize
-from syncline.store.pool import Pool, Transaction
+from syncline.store.pool import Transaction
 
 A_BATCH = 1000
 BEGINNING = UUID(int=0)
 NextLines = Callable[[Transaction, UUID, int], Awaitable[list[Line]]]
 
 
-class Tenants(Desk):
-    def __init__(
-        self, pool: Pool, settings: Settings, clock: Clock, wakeup: Wakeup, files: ConnectorFiles
-    ) -> None:
-        super().__init__(pool, settings, clock, wakeup)
+class Tenants(BaseService):
+    def __init__(self, context: ServiceContext, files: ConnectorFiles) -> None:
+        super().__init__(context)
         self._files = files
 
     async def count(self, tenant_id: str) -> TenantSize:

@@ -1,71 +1,21 @@
 """What the calls that serve people share: finding rows, and checking what was given."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
-from syncline.clock import Clock
-from syncline.engine.wakeup import Wakeup
 from syncline.errors import ContractError
 from syncline.model import Connection, Job
 from syncline.policy.schedule import EARLIEST, LATEST
 from syncline.sdk.json_text import encode_json
-from syncline.settings import Settings
-from syncline.store.data import connections, idempotency
+from syncline.store.data import connections
 from syncline.store.data.connections import LockedConnection
-from syncline.store.data.idempotency import Request
-from syncline.store.pool import Pool, Transaction
+from syncline.store.pool import Transaction
 from syncline.store.queue import triggers
 
 T = TypeVar("T")
 MAX_CONFIG_BYTES = 256_000
 MAX_CREDENTIALS_BYTES = 64_000
-
-
-class Desk:
-    """What each of the collections of an engine is built from."""
-
-    def __init__(self, pool: Pool, settings: Settings, clock: Clock, wakeup: Wakeup) -> None:
-        self._pool = pool
-        self._settings = settings
-        self._clock = clock
-        self._wakeup = wakeup
-
-    async def _change(
-        self, change: Callable[[Transaction], Awaitable[T]], once: "Once[T] | None" = None
-    ) -> T:
-        """Return what a change in a transaction comes to; one that is repeated is not made."""
-
-        async def work(tx: Transaction) -> T:
-            if once is None:
-                return await change(tx)
-            before = await idempotency.begin(tx, once.request, now=await self._clock.now(tx))
-            if before is not None:
-                raise Repeated(before.answer, before.digest == once.request.digest)
-            result = await change(tx)
-            await idempotency.finish(tx, once.request, once.render(result))
-            return result
-
-        return await self._pool.retrying(work)
-
-
-@dataclass(frozen=True, slots=True)
-class Once(Generic[T]):
-    """A request that must have its effect once, and how its answer is kept."""
-
-    request: Request
-    render: Callable[[T], str]
-
-
-class Repeated(Exception):
-    """The request was answered before; nothing was done now."""
-
-    def __init__(self, answer: str, is_same: bool) -> None:
-        super().__init__("repeated")
-        self.answer = answer
-        self.is_same = is_same
 
 
 async def lock_connection(

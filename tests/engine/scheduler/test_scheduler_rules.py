@@ -17,7 +17,7 @@ DAY = timedelta(days=1)
 
 async def test_first_tick_runs_at_start(world: World, told: Told) -> None:
     """S1: the first tick runs at start, long before an interval has passed."""
-    running = asyncio.create_task(world.engine.run(signals=False, executor=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, executor=False))
 
     await eventually(lambda: bool(told("scheduler.tick")))
 
@@ -28,7 +28,7 @@ async def test_first_tick_runs_at_start(world: World, told: Told) -> None:
 @pytest.mark.engine(scheduler={"tick_interval_seconds": 1})
 async def test_next_tick_comes_an_interval_later(world: World, told: Told) -> None:
     """S1: a tick every `tick_interval_seconds`."""
-    running = asyncio.create_task(world.engine.run(signals=False, executor=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, executor=False))
 
     await eventually(lambda: len(told("scheduler.tick")) > 1)
 

@@ -94,7 +94,7 @@ async def test_what_another_process_deleted_is_swept(world: World) -> None:
 
     keeper = world.engine.providers["keeper"]
     assert isinstance(keeper, Keeper)
-    running = asyncio.create_task(world.engine.run(signals=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False))
     swept = await asyncio.to_thread(keeper.forgot.wait, 20)
     world.engine.stop()
 

@@ -17,7 +17,7 @@ from syncline.model import Worker
 
 @asynccontextmanager
 async def running(world: World, **roles: bool) -> AsyncIterator[None]:
-    task = asyncio.create_task(world.engine.run(signals=False, **roles))
+    task = asyncio.create_task(world.engine.run(handle_signals=False, **roles))
     await eventually(lambda: registered(world))
     yield
     world.engine.stop()

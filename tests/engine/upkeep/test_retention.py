@@ -184,7 +184,7 @@ async def test_running_engine_prunes_and_measures(
 ) -> None:
     monkeypatch.setattr(service, "FIRST_REST", timedelta())
     await finished(world, await world.connection(), OLD)
-    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await eventually(lambda: bool(told("engine.pruned")))
     await eventually(lambda: world.metric("sync_engine_table_bytes", table="sync_jobs") is not None)
     world.engine.stop()
@@ -200,7 +200,7 @@ async def test_a_process_that_has_just_begun_leaves_what_is_old_for_later(
     monkeypatch.setattr(service, "FIRST_REST", timedelta(seconds=0.3))
     await finished(world, await world.connection(), OLD)
     began = monotonic()
-    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await eventually(lambda: bool(told("engine.pruned")))
     world.engine.stop()
     await running

@@ -91,7 +91,7 @@ async def test_a_slot_is_free_once_its_connector_has_ended(world: World) -> None
     run_of_other = HeldRun(SyncResult())
     world.script(SyncResult(next_cursor=1), run_of_other)
     session = await asyncpg.connect(world.url)
-    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
 
     async with session.transaction():
         await session.execute("SELECT FROM syncline.connections WHERE id = $1 FOR UPDATE", held.id)
@@ -120,7 +120,7 @@ async def test_empty_runs_that_end_while_others_are_closed_are_closed_together_n
 
     monkeypatch.setattr(Settler, "settle_empty", noted)
     session = await asyncpg.connect(world.url)
-    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await eventually(lambda: all(run.started.is_set() for run in runs))
 
     async with session.transaction():

@@ -293,7 +293,7 @@ async def add_jobs_of_new_connections(world: World, count: int) -> None:
 
 async def run_until_succeeded(world: World, count: int) -> None:
     world.script(*[SyncResult()] * count)
-    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
 
     async def all_have_ended() -> bool:
         return await count_by_status(world) == {"succeeded": count}

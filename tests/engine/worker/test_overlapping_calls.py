@@ -59,7 +59,7 @@ async def test_a_shutdown_releases_a_job_once_its_connector_has_stopped(world: W
     job_id = await world.job(await world.connection())
     run = Reluctant()
     world.script(run)
-    working = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    working = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await run.started.wait()
     world.engine.stop()
     await run.was_told.wait()
@@ -187,7 +187,7 @@ async def test_a_worker_cut_off_from_postgres_hangs_up_before_its_lease_ends(wor
     connector = Stopped(world)
     await world.job(await world.connection())
     async with cut_off_worker(world, connector) as (engine, link):
-        working = asyncio.create_task(engine.run(signals=False, scheduler=False))
+        working = asyncio.create_task(engine.run(handle_signals=False, scheduler=False))
         await connector.started.wait()
         link.silence()
         await eventually(lambda: bool(connector.lease_held))

@@ -79,7 +79,7 @@ async def test_released_jobs_are_counted(world: World) -> None:
     await world.job(await world.connection())
     run = HeldRun(SyncResult())
     world.script(run)
-    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await run.started.wait()
 
     world.engine.stop()
@@ -93,7 +93,7 @@ async def test_queue_is_measured(world: World) -> None:
     await world.job(await world.connection(provider="gitlab"), scheduled_at=at("11:58"))
     await world.job(await world.connection(provider="gitlab"), retry_after=at("11:59"))
     await world.job(await world.connection(provider="gitlab"), scheduled_at=at("13:00"))
-    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
 
     def depth() -> float | None:
         return world.metric("sync_executor_queue_depth", provider_slug="gitlab")

@@ -524,7 +524,7 @@ async def test_the_delay_of_a_retry_counts_from_the_end_of_its_wait(world: World
 async def test_a_scheduler_that_was_stopped_ticks_again(world: World) -> None:
     """Also where it could not say so, because the database was away, or where none had run."""
     await world.connection()
-    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await asyncio.sleep(0)
     world.engine.stop()
     await running

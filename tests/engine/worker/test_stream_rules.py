@@ -445,7 +445,7 @@ async def test_a_stream_stops_after_the_page_in_hand_when_the_process_leaves(wor
             closed.append(True)
 
     world.connector.script.append(endless)
-    assert await world.engine.run(signals=False, scheduler=False)
+    assert await world.engine.run(handle_signals=False, scheduler=False)
 
     job = await world.get_job(job_id)
     assert (job.status, job.attempts, job.retry_after) == ("queued", 0, None)
@@ -469,7 +469,7 @@ async def test_a_stream_without_grace_is_released_where_it_stands(world: World) 
         await asyncio.Event().wait()
 
     world.connector.script.append(stream)
-    running = asyncio.create_task(world.engine.run(signals=False, scheduler=False))
+    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await waits.wait()
     world.engine.stop()
     assert await running

@@ -39,7 +39,7 @@ from syncline.api.tenant_limits import check_storage, connection_limit
 from syncline.api.tenant_providers import check_provider_of, check_providers
 from syncline.model import Connection, Scope
 from syncline.services.connection_batches import Added, NewConnection
-from syncline.services.edits import Edit, Left, version_of
+from syncline.services.edits import UNSET, Edit, version_of
 from syncline.services.jobs import TENANTS_HIGHEST_PRIORITY
 
 router = APIRouter(prefix="/v1/connections", tags=["connections"], route_class=ScopedRoute)
@@ -144,8 +144,8 @@ async def edit_connection(
     if not named:
         raise ValueError("request is empty; name interval_seconds, config or cursor")
     edit = Edit(
-        interval_seconds=body.interval_seconds if "interval_seconds" in named else Left.ALONE,
-        cursor=body.cursor if "cursor" in named else Left.ALONE,
+        interval_seconds=body.interval_seconds if "interval_seconds" in named else UNSET,
+        cursor=body.cursor if "cursor" in named else UNSET,
         config=(body.config or {}) if "config" in named else None,
     )
     changed = await engine_of(request).connections.edit(

@@ -11,24 +11,12 @@ from syncline.engine.worker.attempt import Threads
 from syncline.model import Worker
 from syncline.sdk.connector import Connector
 from syncline.sdk.registry import may_refuse_tenants, why_not_for_tenants
-from syncline.services.validation import Desk
 from syncline.store.data import server_starts, workers
-from syncline.store.pool import Pool, Transaction
+from syncline.store.pool import Pool
 
 BEAT_EVERY = timedelta(seconds=5)
 DEAD_AFTER = timedelta(seconds=20)  # four beats: Postgres may restart within them
 FORGOTTEN_AFTER = timedelta(days=1)  # until then a dead one is shown as such
-
-
-class Workers(Desk):
-    async def list(self) -> list[Worker]:
-        """Return every process that works here, and those that died within a day."""
-
-        async def read(tx: Transaction) -> list[Worker]:
-            now = await self._clock.now(tx)
-            return await workers.list_all(tx, silent_since=now - DEAD_AFTER)
-
-        return await self._pool.retrying(read)
 
 
 class Heartbeat:

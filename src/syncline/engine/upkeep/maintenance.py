@@ -10,8 +10,7 @@ from syncline.engine.upkeep.connector_files import ConnectorFiles
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER, FORGOTTEN_AFTER
 from syncline.engine.upkeep.key_uses import KeyUses
 from syncline.model import ApiKey, Worker, WorkerStatus
-from syncline.services.access import expiring_keys
-from syncline.store.data import workers
+from syncline.store.data import keys, workers
 from syncline.store.pool import Pool
 from syncline.store.stats import freshness, table_sizes
 from syncline.telemetry.upkeep import UpkeepTelemetry
@@ -49,7 +48,7 @@ class Maintenance:
             oldest_snapshot = await table_sizes.oldest_snapshot(tx)
             rows = {table.name: table.rows for table in tables}
             fresh = await freshness.measure(tx, connections=rows["connections"], now=now)
-            expiring = await expiring_keys(tx, now)
+            expiring = await keys.list_expiring(tx, now=now)
         self._report_expiring(expiring)
         self._telemetry.workers_counted(Counter(worker.status for worker in present))
         self._telemetry.tables_measured(tables, oldest_snapshot)

@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from syncline.model import ApiKey, Scope
+from syncline.model import ApiKey, KeyStatus, Scope
+from syncline.policy.keys import NOTICE, key_status
 from syncline.store.pool import Transaction
 
 INSERT_KEY = """
@@ -47,7 +48,7 @@ async def exist(tx: Transaction) -> bool:
 
 
 EXPIRING_KEYS = """
-    -- Good keys that end within a while, those first that end first.
+    -- Valid keys that expire by then, the soonest first.
     SELECT id, name, tenant_id, prefix, scope, created_at, expires_at, revoked_at, last_used_at
       FROM {schema}.api_keys
      WHERE revoked_at IS NULL AND expires_at > $1 AND expires_at <= $2
@@ -55,8 +56,10 @@ EXPIRING_KEYS = """
 """
 
 
-async def list_expiring(tx: Transaction, *, now: datetime, until: datetime) -> list[ApiKey]:
-    return [_key(row) for row in await tx.fetch(EXPIRING_KEYS, now, until)]
+async def list_expiring(tx: Transaction, *, now: datetime) -> list[ApiKey]:
+    """Return the keys whose end is announced now, the soonest first."""
+    found = [_key(row) for row in await tx.fetch(EXPIRING_KEYS, now, now + NOTICE)]
+    return [key for key in found if key_status(key, now) == KeyStatus.EXPIRING]
 
 
 SAVE_USES = """

@@ -1,0 +1,69 @@
+"""What every service is built from, and how a change is made once."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from syncline.clock import Clock
+from syncline.engine.wakeup import Wakeup
+from syncline.settings import Settings
+from syncline.store.data import idempotency
+from syncline.store.data.idempotency import Request
+from syncline.store.pool import Pool, Transaction
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceContext:
+    """The database, the settings, the clock and the wakeup that services share."""
+
+    pool: Pool
+    settings: Settings
+    clock: Clock
+    wakeup: Wakeup
+
+
+class BaseService:
+    def __init__(self, context: ServiceContext) -> None:
+        self._pool = context.pool
+        self._settings = context.settings
+        self._clock = context.clock
+        self._wakeup = context.wakeup
+
+    async def _change(
+        self, change: Callable[[Transaction], Awaitable[T]], once: "Once[T] | None" = None
+    ) -> T:
+        """Make a change in one transaction and return its result.
+
+        With `once`, a request that was made before raises `Repeated` and changes nothing.
+        """
+
+        async def work(tx: Transaction) -> T:
+            if once is None:
+                return await change(tx)
+            before = await idempotency.begin(tx, once.request, now=await self._clock.now(tx))
+            if before is not None:
+                raise Repeated(before.answer, before.digest == once.request.digest)
+            result = await change(tx)
+            await idempotency.finish(tx, once.request, once.render(result))
+            return result
+
+        return await self._pool.retrying(work)
+
+
+@dataclass(frozen=True, slots=True)
+class Once(Generic[T]):
+    """A request that must take effect once, and how to render the answer that is stored."""
+
+    request: Request
+    render: Callable[[T], str]
+
+
+class Repeated(Exception):
+    """The request was answered before. Nothing was changed this time."""
+
+    def __init__(self, answer: str, is_same: bool) -> None:
+        super().__init__(answer, is_same)
+        self.answer = answer
+        self.is_same = is_same
