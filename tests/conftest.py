@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 from support.databases import Databases, Mode, modes
-from support.world import Told, World, open_world
+from support.world import Logged, World, open_world
 from syncline.testing.database import TemporaryServer
 
 TESTS = Path(__file__).parent
@@ -103,8 +103,8 @@ async def world(
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Told:
-    """What the engine told, by the name of the event."""
+def logged(caplog: pytest.LogCaptureFixture) -> Logged:
+    """The fields of each log record of an event, by the name of the event."""
     caplog.set_level(logging.DEBUG, "syncline")
     return lambda event: [
         vars(record) for record in caplog.records if vars(record).get("event") == event

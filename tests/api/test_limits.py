@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from support.http import client_of
-from support.world import Told, World
+from support.world import Logged, World
 from syncline.api.fair_queue import FairQueue, QueueFull
 from syncline.api.limits import RateLimiter
 from syncline.policy.rate_limit import Rate
@@ -83,7 +83,7 @@ WRONG = "Bearer slop_000000000000_" + "0" * 64
 
 @pytest.mark.engine(api={"failed_logins_per_minute": 3})
 async def test_failed_logins_are_slowed_counted_and_logged(
-    world: World, told: Told, monkeypatch: pytest.MonkeyPatch
+    world: World, logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, secret = await world.engine.access.create_key("ann")
     asked = 0
@@ -109,18 +109,18 @@ async def test_failed_logins_are_slowed_counted_and_logged(
     assert form.headers["content-type"].startswith("text/html")
     assert metric(world, "sync_api_failed_logins_total") == 3
     assert metric(world, 'sync_api_refused_total{reason="failed_logins"}') == 19
-    assert [record["address"] for record in told("api.login_failed")] == ["127.0.0.1"] * 3
-    assert "0" * 64 not in str(told("api.login_failed"))
+    assert [record["address"] for record in logged("api.login_failed")] == ["127.0.0.1"] * 3
+    assert "0" * 64 not in str(logged("api.login_failed"))
 
 
 @pytest.mark.engine(api={"failed_logins_per_minute": 3})
-async def test_wrong_keys_on_the_login_page_count_too(world: World, told: Told) -> None:
+async def test_wrong_keys_on_the_login_page_count_too(world: World, logged: Logged) -> None:
     await world.engine.access.create_key("ann")
     async with client_of(world.engine) as client:
         answers = [await client.post("/login", data={"key": "x"}) for _ in range(5)]
 
     assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
-    assert len(told("api.login_failed")) == 3
+    assert len(logged("api.login_failed")) == 3
 
 
 @pytest.mark.engine(api={"failed_logins_per_minute": 3})
@@ -131,11 +131,11 @@ async def test_a_session_that_has_ended_is_no_failed_login(world: World) -> None
         assert await statuses(browser, "/", 10) == [303] * 10
 
 
-async def test_a_flood_of_failed_logins_does_not_fill_the_log(world: World, told: Told) -> None:
+async def test_a_flood_of_failed_logins_does_not_fill_the_log(world: World, logged: Logged) -> None:
     for number in range(500):
         world.engine.telemetry.api.login_failed(f"10.0.0.{number}")
 
-    assert len(told("api.login_failed")) < 30
+    assert len(logged("api.login_failed")) < 30
     assert metric(world, "sync_api_failed_logins_total") == 500
 
 

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from support.served import Served, served_api
+from support.api_server import ApiServer, running_api
 
 CHECKS = [
     not_a_server_error,
@@ -35,13 +35,13 @@ EXAMPLES = 8
 
 
 @pytest.fixture
-def served(database_url: str) -> Iterator[Served]:
-    with served_api(database_url) as found:
+def served(database_url: str) -> Iterator[ApiServer]:
+    with running_api(database_url) as found:
         yield found
 
 
 @pytest.mark.parametrize("who", ["operator", "tenant"])
-def test_every_operation_keeps_to_the_document(served: Served, who: str) -> None:
+def test_every_operation_keeps_to_the_document(served: ApiServer, who: str) -> None:
     document = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
     headers = {"Authorization": f"Bearer {served.keys[who]}"}
     operations: list[Any] = [found.ok() for found in document.get_all_operations()]  # type: ignore[union-attr]
@@ -57,7 +57,9 @@ def test_every_operation_keeps_to_the_document(served: Served, who: str) -> None
     assert answered[200] > 50
 
 
-def hold(requests: Any, served: Served, headers: dict[str, str], answered: "Counter[int]") -> None:
+def hold(
+    requests: Any, served: ApiServer, headers: dict[str, str], answered: "Counter[int]"
+) -> None:
     """Send generated requests, some to ids that exist, and check the answers."""
 
     @given(case=requests, number=strategies.integers(0, 79))

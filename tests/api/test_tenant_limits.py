@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from support.world import Told, World
+from support.world import Logged, World
 from syncline.engine.upkeep import storage_limit
 
 Client = httpx2.AsyncClient
@@ -87,7 +87,11 @@ async def store(world: World, tenant: str, number: int, size: int) -> Any:
 
 @pytest.mark.engine(api={"max_stored_bytes_per_tenant": 50_000})
 async def test_a_tenant_that_stores_too_much_is_paused_and_told(
-    world: World, acme: Client, operator: Client, told: Told, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    acme: Client,
+    operator: Client,
+    logged: Logged,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(storage_limit, "SIGNALS_A_BATCH", 7)
     much, little = await store(world, "acme", 40, 50), await store(world, "beta", 5, 5)
@@ -101,7 +105,7 @@ async def test_a_tenant_that_stores_too_much_is_paused_and_told(
     assert "may store 50,000 (api.max_stored_bytes_per_tenant)" in paused["status_reason"]["why"]
     assert (await world.engine.jobs.get(job)).status == "cancelled"
     assert (await world.engine.connections.get(little.id)).status == "active"
-    assert [event["connections"] for event in told("engine.tenant_paused")] == [1]
+    assert [event["connections"] for event in logged("engine.tenant_paused")] == [1]
     refused = [
         await acme.post("/v1/connections", json=new(1)),
         await acme.post("/v1/connections/bulk", json={"connections": [new(1)]}),

@@ -1,11 +1,11 @@
-"""Chromium, and a house of 400 connections; where either is missing, the tests are skipped."""
+"""Chromium, and a dashboard of 400 connections; where either is missing, the tests are skipped."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from support.browsing import FLAGS, House, Watched, find_chromium
+from support.dashboard_browser import FLAGS, Dashboard, Visit, find_chromium
 from syncline.testing.database import TemporaryServer
 
 CONNECTIONS = 400
@@ -25,33 +25,33 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def house(chromium: Any, server: TemporaryServer) -> Iterator[House]:
+def dashboard(chromium: Any, server: TemporaryServer) -> Iterator[Dashboard]:
     url = server.create_database()
-    with House(url, connections=CONNECTIONS).open() as house:
-        yield house
+    with Dashboard(url, connections=CONNECTIONS).open() as dashboard:
+        yield dashboard
     server.drop_database(url)
 
 
 @pytest.fixture
-def look(request: pytest.FixtureRequest, chromium: Any, house: House) -> Iterator[Watched]:
+def look(request: pytest.FixtureRequest, chromium: Any, dashboard: Dashboard) -> Iterator[Visit]:
     """A fresh browser; the mark `window` gives it another size or colour scheme."""
     mark = request.node.get_closest_marker("window")
-    yield from watch(chromium, house, mark.kwargs if mark else {})
+    yield from watch(chromium, dashboard, mark.kwargs if mark else {})
 
 
 @pytest.fixture
-def look_guarded(chromium: Any, server: TemporaryServer) -> Iterator[Watched]:
-    """A browser at a small house of its own, for which a key may be made."""
+def look_guarded(chromium: Any, server: TemporaryServer) -> Iterator[Visit]:
+    """A browser at a small dashboard of its own, for which a key may be made."""
     url = server.create_database()
-    with House(url, connections=250).open() as house:
-        yield from watch(chromium, house, {})
+    with Dashboard(url, connections=250).open() as dashboard:
+        yield from watch(chromium, dashboard, {})
     server.drop_database(url)
 
 
-def watch(chromium: Any, house: House, window: dict[str, Any]) -> Iterator[Watched]:
+def watch(chromium: Any, dashboard: Dashboard, window: dict[str, Any]) -> Iterator[Visit]:
     context = chromium.new_context(**window)
     context.set_default_timeout(WITHIN_MILLISECONDS)
-    watched = Watched(context.new_page(), house)
+    watched = Visit(context.new_page(), dashboard)
     yield watched
     context.close()
     assert watched.complaints == []

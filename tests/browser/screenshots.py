@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from support.browsing import FLAGS, House, find_chromium
+from support.dashboard_browser import FLAGS, Dashboard, find_chromium
 from syncline.testing.database import TemporaryServer
 
 CONNECTIONS = 5_000
@@ -20,8 +20,8 @@ LATEST = """
 """
 
 
-def pages(house: House) -> dict[str, str]:
-    [found] = house.sql(LATEST)
+def pages(dashboard: Dashboard) -> dict[str, str]:
+    [found] = dashboard.sql(LATEST)
     return {
         "overview": "/",
         "connections": "/connections?tenant=bluebird&order=staleness",
@@ -33,7 +33,7 @@ def pages(house: House) -> dict[str, str]:
     }
 
 
-def shoot(browser: Any, house: House, folder: Path) -> None:
+def shoot(browser: Any, dashboard: Dashboard, folder: Path) -> None:
     """Take every page in the light, some in the dark, some on a phone."""
     for suffix, window, chosen in (
         ("", {**WIDE, "color_scheme": "light"}, None),
@@ -42,10 +42,10 @@ def shoot(browser: Any, house: House, folder: Path) -> None:
     ):
         context = browser.new_context(**window)
         page = context.new_page()
-        for name, path in pages(house).items():
+        for name, path in pages(dashboard).items():
             if chosen is not None and name not in chosen:
                 continue
-            page.goto(house.url + path)
+            page.goto(dashboard.url + path)
             page.wait_for_timeout(300)
             page.screenshot(path=folder / f"{name}{suffix}.png")
         context.close()
@@ -57,10 +57,10 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryServer() as server:
-        house = House(server.create_database(), connections=CONNECTIONS)
-        with house.open(), sync_playwright() as playwright:
+        dashboard = Dashboard(server.create_database(), connections=CONNECTIONS)
+        with dashboard.open(), sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
-            shoot(browser, house, folder)
+            shoot(browser, dashboard, folder)
             browser.close()
 
 

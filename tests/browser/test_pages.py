@@ -7,16 +7,16 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from support.browsing import Watched
+from support.dashboard_browser import Visit
 
 PAGES = ("/", "/connections", "/jobs", "/signals", "/providers", "/workers")
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 HOSTILE = """<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>"""
 
 
-def add(look: Watched, external_id: str, *, tenant: str = "zebra") -> UUID:
+def add(look: Visit, external_id: str, *, tenant: str = "zebra") -> UUID:
     id_ = uuid4()
-    look.house.sql(
+    look.dashboard.sql(
         "INSERT INTO {schema}.connections (id, tenant_id, provider_slug, external_id)"
         " VALUES ($1, $2, 'github', $3)",
         *(id_, tenant, external_id),
@@ -24,8 +24,8 @@ def add(look: Watched, external_id: str, *, tenant: str = "zebra") -> UUID:
     return id_
 
 
-def status_of(look: Watched, id_: UUID) -> str:
-    [row] = look.house.sql("SELECT status FROM {schema}.connections WHERE id = $1", id_)
+def status_of(look: Visit, id_: UUID) -> str:
+    [row] = look.dashboard.sql("SELECT status FROM {schema}.connections WHERE id = $1", id_)
     return str(row["status"])
 
 
@@ -34,7 +34,7 @@ def names(page: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_opens_and_can_be_reached_by_keyboard(look: Watched, path: str) -> None:
+def test_every_page_opens_and_can_be_reached_by_keyboard(look: Visit, path: str) -> None:
     page = look.goto(path)
 
     assert page.locator("nav a[aria-current=page]").count() == 1
@@ -49,15 +49,15 @@ def test_every_page_opens_and_can_be_reached_by_keyboard(look: Watched, path: st
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_link_of_the_navigation_leads_somewhere(look: Watched, path: str) -> None:
+def test_every_link_of_the_navigation_leads_somewhere(look: Visit, path: str) -> None:
     page = look.goto("/workers" if path == "/" else "/")
 
     page.click(f'nav[aria-label=Pages] a[href="{path}"]')
 
-    page.wait_for_url(look.house.url + path)
+    page.wait_for_url(look.dashboard.url + path)
 
 
-def test_connections_are_searched_and_filtered(look: Watched) -> None:
+def test_connections_are_searched_and_filtered(look: Visit) -> None:
     add(look, "needle-1")
     add(look, "needle-2", tenant="yak")
     page = look.goto("/connections")
@@ -72,13 +72,13 @@ def test_connections_are_searched_and_filtered(look: Watched) -> None:
     page.wait_for_url(re.compile("tenant=yak"))
     assert names(page) == ["needle-2"]
 
-    page.goto(look.house.url + "/connections")
+    page.goto(look.dashboard.url + "/connections")
     page.click(".chips a:has-text('paused')")
     page.wait_for_url(re.compile("status=paused"))
     assert set(page.locator("#rows .badge").all_inner_texts()) == {"paused"}
 
 
-def test_many_are_chosen_paused_and_resumed(look: Watched) -> None:
+def test_many_are_chosen_paused_and_resumed(look: Visit) -> None:
     chosen = [add(look, f"herd-{number}") for number in range(3)]
     page = look.goto("/connections?q=herd")
 
@@ -95,7 +95,7 @@ def test_many_are_chosen_paused_and_resumed(look: Watched) -> None:
     assert sorted(status_of(look, id_) for id_ in chosen) == ["active", "paused", "paused"]
 
 
-def test_a_connection_is_synced_paused_resumed_and_slowed(look: Watched) -> None:
+def test_a_connection_is_synced_paused_resumed_and_slowed(look: Visit) -> None:
     id_ = add(look, "one-of-a-kind")
     page = look.goto(f"/connections/{id_}")
 
@@ -115,12 +115,12 @@ def test_a_connection_is_synced_paused_resumed_and_slowed(look: Watched) -> None
     page.wait_for_selector("#status >> text=active")
 
 
-def test_a_page_that_is_open_follows_what_happens(look: Watched) -> None:
+def test_a_page_that_is_open_follows_what_happens(look: Visit) -> None:
     id_ = add(look, "watched")
     page = look.goto(f"/connections/{id_}")
     page.evaluate("window.untouched = true")
 
-    look.house.sql(
+    look.dashboard.sql(
         "UPDATE {schema}.connections SET status = 'needs_reauth', status_reason = $2 WHERE id = $1",
         *(id_, json.dumps({"why": "the grant was revoked"})),
     )
@@ -129,7 +129,7 @@ def test_a_page_that_is_open_follows_what_happens(look: Watched) -> None:
     assert page.evaluate("window.untouched")
 
 
-def test_the_overview_follows_and_can_be_held_still(look: Watched) -> None:
+def test_the_overview_follows_and_can_be_held_still(look: Visit) -> None:
     page = look.goto("/")
     total = int(page.inner_text("#t-connections + .big").replace(",", ""))
 
@@ -141,20 +141,20 @@ def test_the_overview_follows_and_can_be_held_still(look: Watched) -> None:
     assert page.inner_text("#live") == "Held"
 
 
-def test_a_choice_is_not_lost_to_a_live_update(look: Watched) -> None:
+def test_a_choice_is_not_lost_to_a_live_update(look: Visit) -> None:
     id_ = add(look, "chosen-one")
     page = look.goto("/connections?q=chosen-one")
     page.check("input[name=ids]")
 
     with page.expect_response(lambda answer: "chosen-one" in answer.url):
-        look.house.sql("UPDATE {schema}.connections SET status = 'paused' WHERE id = $1", id_)
+        look.dashboard.sql("UPDATE {schema}.connections SET status = 'paused' WHERE id = $1", id_)
     page.wait_for_timeout(200)
 
     assert page.is_checked("input[name=ids]")
 
 
 @pytest.mark.window(color_scheme="dark")
-def test_it_is_dark_where_the_system_is_or_where_one_wants_it(look: Watched) -> None:
+def test_it_is_dark_where_the_system_is_or_where_one_wants_it(look: Visit) -> None:
     page = look.goto("/")
     paper = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(paper)
@@ -170,7 +170,7 @@ def test_it_is_dark_where_the_system_is_or_where_one_wants_it(look: Watched) -> 
 
 @pytest.mark.window(**PHONE)
 @pytest.mark.parametrize("path", PAGES)
-def test_a_phone_shows_every_page_without_scrolling_sideways(look: Watched, path: str) -> None:
+def test_a_phone_shows_every_page_without_scrolling_sideways(look: Visit, path: str) -> None:
     page = look.goto(path)
 
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
@@ -182,14 +182,14 @@ def test_a_phone_shows_every_page_without_scrolling_sideways(look: Watched, path
 
 
 @pytest.mark.window(**PHONE)
-def test_a_phone_shows_a_connection(look: Watched) -> None:
+def test_a_phone_shows_a_connection(look: Visit) -> None:
     page = look.goto(f"/connections/{add(look, 'a-rather-long-name-' * 8)}")
 
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
 @pytest.mark.window(java_script_enabled=False)
-def test_everything_works_without_scripts(look: Watched) -> None:
+def test_everything_works_without_scripts(look: Visit) -> None:
     id_ = add(look, "plain")
     page = look.goto("/connections?q=plain")
     page.check("input[name=ids]")
@@ -199,9 +199,9 @@ def test_everything_works_without_scripts(look: Watched) -> None:
     assert status_of(look, id_) == "paused"
 
 
-def test_a_hostile_payload_is_shown_as_text(look: Watched) -> None:
+def test_a_hostile_payload_is_shown_as_text(look: Visit) -> None:
     id_ = add(look, HOSTILE)
-    [row] = look.house.sql(
+    [row] = look.dashboard.sql(
         "INSERT INTO {schema}.signals (tenant_id, provider_slug, connection_id, kind, payload)"
         " VALUES ('zebra', 'github', $1, $2, $3) RETURNING id",
         *(id_, HOSTILE, json.dumps({HOSTILE: HOSTILE})),
@@ -215,29 +215,29 @@ def test_a_hostile_payload_is_shown_as_text(look: Watched) -> None:
         assert page.locator("img:not([src='/icon.svg'])").count() == 0
 
 
-def test_jobs_and_signals_lead_to_each_other(look: Watched) -> None:
+def test_jobs_and_signals_lead_to_each_other(look: Visit) -> None:
     page = look.goto("/jobs?status=failed")
     page.locator("#rows a[href^='/jobs/']").first.click()
     page.wait_for_url(re.compile("/jobs/"))
     assert page.locator("pre.json").count() >= 1
 
-    page.goto(look.house.url + "/signals")
+    page.goto(look.dashboard.url + "/signals")
     page.locator("#rows a[href*='show=']").first.click()
     page.wait_for_selector("#payload pre.json")
     page.click("#payload a[href^='/connections/']")
     page.wait_for_selector("#h-why")
 
 
-def test_an_operator_signs_in_acts_and_signs_out(look_guarded: Watched) -> None:
+def test_an_operator_signs_in_acts_and_signs_out(look_guarded: Visit) -> None:
     look = look_guarded
     id_ = add(look, "guarded")
-    secret = look.house.create_key("ann")
+    secret = look.dashboard.create_key("ann")
     page = look.goto("/connections?q=guarded")
     assert page.title() == "Sign in · Syncline"
     page.fill("#key", secret)
     page.keyboard.press("Enter")
     page.wait_for_selector("#bulk")
-    page.goto(f"{look.house.url}/connections/{id_}")
+    page.goto(f"{look.dashboard.url}/connections/{id_}")
     page.click("button:has-text('Pause')")
     page.wait_for_selector("#status >> text=paused")
     assert "by ann" in page.inner_text(".why")

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from syncline.cli.app import app
 
-CONNECTOR = "support.desk:Desk"
+CONNECTOR = "support.help_desk:HelpDesk"
 NOWHERE = {"SYNCLINE_DATABASE_URL": "postgresql://nobody@127.0.0.1:9/none"}
 
 
@@ -218,8 +218,8 @@ def test_a_check_that_fails_is_told(folder: Path) -> None:
     [
         (["nothing"], "expected MODULE:CLASS"),
         (["no_such_module:X"], "No module named 'no_such_module'"),
-        (["support.desk:Nothing"], "support.desk has no connector Nothing"),
-        (["support.desk:Subject"], "support.desk has no connector Subject"),
+        (["support.help_desk:Nothing"], "support.help_desk has no connector Nothing"),
+        (["support.help_desk:Subject"], "support.help_desk has no connector Subject"),
         ([CONNECTOR, "--config", "[]"], "expected a JSON object"),
         ([CONNECTOR, "--config", "@nowhere.json"], "nowhere.json cannot be read"),
     ],

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from support.calendar import PASSWORD, PATH, USER, CalendarDouble
-from support.httpserver import HttpServer, Reply
-from support.threaded import threaded_server
+from support.httpserver import HttpServer, Reply, threaded_server
 from syncline import Permanent, RateLimited, Transient, Unauthorized
 from syncline.connectors.caldav.connector import CalDav
 from syncline.testing.conformance import ConnectorConformance

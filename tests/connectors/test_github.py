@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from support.github import TOKEN, GitHubDouble
-from support.httpserver import HttpServer, Reply, json_reply
-from support.threaded import threaded_server
+from support.httpserver import HttpServer, Reply, json_reply, threaded_server
 from syncline import Permanent, RateLimited, Unauthorized
 from syncline.connectors.github import GitHub
 from syncline.testing.conformance import ConnectorConformance

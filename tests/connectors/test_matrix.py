@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from support.homeserver import ROOM, TOKEN, HomeserverDouble
-from support.httpserver import HttpServer, Reply, json_reply
-from support.threaded import threaded_server
+from support.httpserver import HttpServer, Reply, json_reply, threaded_server
 from syncline import Permanent, RateLimited, Transient, Unauthorized
 from syncline.connectors.matrix import Matrix
 from syncline.testing.conformance import ConnectorConformance

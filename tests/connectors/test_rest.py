@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.httpserver import HttpServer, Reply, json_reply
-from support.listing import TOKEN, Listing
-from support.threaded import threaded_server
+from support.httpserver import HttpServer, Reply, json_reply, threaded_server
+from support.records_api import TOKEN, RecordsApi
 from syncline import Permanent, RateLimited, Transient, Unauthorized
 from syncline.connectors.config import read_configuration
 from syncline.connectors.rest.config import Api
@@ -31,12 +30,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "connectors" / "rest.md"
 
 
 @pytest.fixture
-def listing() -> Listing:
-    return Listing(5)
+def listing() -> RecordsApi:
+    return RecordsApi(5)
 
 
 @pytest.fixture
-def server(listing: Listing) -> Iterator[HttpServer]:
+def server(listing: RecordsApi) -> Iterator[HttpServer]:
     with threaded_server(listing) as server:
         yield server
 
@@ -78,7 +77,7 @@ class TestConformance(ConnectorConformance):
 
 @pytest.mark.parametrize("style", STYLES)
 async def test_every_way_to_page_brings_all_records_once(
-    server: HttpServer, listing: Listing, style: str
+    server: HttpServer, listing: RecordsApi, style: str
 ) -> None:
     pages = await run(configuration(server, style))
 
@@ -88,7 +87,7 @@ async def test_every_way_to_page_brings_all_records_once(
 
 
 async def test_what_changed_and_what_was_deleted_comes_from_the_cursor(
-    server: HttpServer, listing: Listing
+    server: HttpServer, listing: RecordsApi
 ) -> None:
     [*_, last] = await run(configuration(server))
     listing.put(2, "edited")
@@ -100,7 +99,7 @@ async def test_what_changed_and_what_was_deleted_comes_from_the_cursor(
 
 
 async def test_a_listing_that_has_not_changed_costs_a_304(
-    server: HttpServer, listing: Listing
+    server: HttpServer, listing: RecordsApi
 ) -> None:
     [*_, last] = await run(configuration(server))
     [empty] = await run(configuration(server), last.next_cursor)
@@ -114,7 +113,7 @@ async def test_a_listing_that_has_not_changed_costs_a_304(
 
 
 async def test_newest_first_what_changes_meanwhile_is_not_lost(
-    server: HttpServer, listing: Listing
+    server: HttpServer, listing: RecordsApi
 ) -> None:
     """A record that moves to the front while the pages are read comes with the next listing."""
     since = {"parameter": "since", "field": "at", "order": "descending"}
@@ -139,7 +138,7 @@ async def _stream(connector: Any, config: Any, cursor: Any) -> Any:
 
 
 async def test_pages_that_the_provider_forgot_begin_anew(
-    server: HttpServer, listing: Listing
+    server: HttpServer, listing: RecordsApi
 ) -> None:
     first, *_ = await run(configuration(server, "token"))
     listing.replies = [json_reply({"message": "unknown token"}, 410)]
@@ -149,7 +148,9 @@ async def test_pages_that_the_provider_forgot_begin_anew(
     assert [number for _, number, _ in told(pages)] == [1, 2, 3, 4, 5]
 
 
-async def test_an_overlap_asks_for_somewhat_earlier(server: HttpServer, listing: Listing) -> None:
+async def test_an_overlap_asks_for_somewhat_earlier(
+    server: HttpServer, listing: RecordsApi
+) -> None:
     since = {"parameter": "since", "field": "at", "overlap_seconds": 2}
 
     pages = await run(configuration(server, since=since), {"since": listing.changed_at})
@@ -157,7 +158,9 @@ async def test_an_overlap_asks_for_somewhat_earlier(server: HttpServer, listing:
     assert [number for _, number, _ in told(pages)] == [4, 5]
 
 
-async def test_the_first_listing_may_start_at_a_value(server: HttpServer, listing: Listing) -> None:
+async def test_the_first_listing_may_start_at_a_value(
+    server: HttpServer, listing: RecordsApi
+) -> None:
     since = {"parameter": "since", "field": "at", "start": listing.changed_at - 1}
 
     assert told(await run(configuration(server, since=since))) == [("note", 5, "note 5")]
@@ -189,7 +192,7 @@ async def test_the_token_travels_as_configured(server: HttpServer, auth: Any) ->
     ],
 )
 async def test_failures_on_the_first_page(
-    server: HttpServer, listing: Listing, reply: Reply, expected: type[Exception]
+    server: HttpServer, listing: RecordsApi, reply: Reply, expected: type[Exception]
 ) -> None:
     listing.replies = [reply]
 
@@ -218,7 +221,7 @@ async def test_a_wrong_configuration_is_told_by_its_field(
 
 
 async def test_without_a_cursor_field_only_what_differs_is_new(
-    server: HttpServer, listing: Listing
+    server: HttpServer, listing: RecordsApi
 ) -> None:
     config = configuration(server, since=None, time="at")
     before = {s.dedupe_key for page in await run(config) for s in page.signals}

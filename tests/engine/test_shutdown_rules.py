@@ -9,32 +9,32 @@ from typing import Any
 import pytest
 
 from support.fakes import HeldRun, eventually
-from support.world import Told, World
+from support.world import Logged, World
 from syncline import Connection, Connector, SyncResult
 
 LEASED = "SELECT FROM {schema}.sync_jobs WHERE lease_token IS NOT NULL OR status = 'running'"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_signal_ends_the_run(world: World, told: Told, number: signal.Signals) -> None:
+async def test_signal_ends_the_run(world: World, logged: Logged, number: signal.Signals) -> None:
     """S9, E8: on SIGTERM or SIGINT the loops end, which is logged; handlers are put back."""
     before = signal.getsignal(number)
     running = asyncio.create_task(world.engine.run())
-    await eventually(partial(has_ticked, told, 1))
+    await eventually(partial(has_ticked, logged, 1))
 
     signal.raise_signal(number)
     clean = await running
 
     assert clean
-    assert (len(told("scheduler.stopped")), len(told("executor.stopped"))) == (1, 1)
+    assert (len(logged("scheduler.stopped")), len(logged("executor.stopped"))) == (1, 1)
     assert signal.getsignal(number) == before
 
 
-async def test_host_application_keeps_its_signal_handlers(world: World, told: Told) -> None:
+async def test_host_application_keeps_its_signal_handlers(world: World, logged: Logged) -> None:
     """E8: `run(handle_signals=False)` leaves them alone."""
     before = signal.getsignal(signal.SIGTERM)
     running = asyncio.create_task(world.engine.run(handle_signals=False))
-    await eventually(partial(has_ticked, told, 1))
+    await eventually(partial(has_ticked, logged, 1))
 
     during = signal.getsignal(signal.SIGTERM)
     world.engine.stop()
@@ -200,16 +200,16 @@ async def test_engine_that_is_left_releases_what_it_runs(world: World) -> None:
     assert (job.status, job.attempts, run.was_stopped) == ("queued", 1, True)
 
 
-async def test_engine_can_run_again(world: World, told: Told) -> None:
+async def test_engine_can_run_again(world: World, logged: Logged) -> None:
     """S9: an engine that was stopped can be started again."""
     for ticks in (1, 2):
         running = asyncio.create_task(world.engine.run(handle_signals=False))
-        await eventually(partial(has_ticked, told, ticks))
+        await eventually(partial(has_ticked, logged, ticks))
         world.engine.stop()
         assert await running
 
-    assert len(told("scheduler.stopped")) == 2
+    assert len(logged("scheduler.stopped")) == 2
 
 
-def has_ticked(told: Told, times: int) -> bool:
-    return len(told("scheduler.tick")) >= times
+def has_ticked(logged: Logged, times: int) -> bool:
+    return len(logged("scheduler.tick")) >= times

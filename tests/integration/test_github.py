@@ -11,7 +11,7 @@ from integration.environments import program
 from integration.scene import Scene
 from integration.servers import Server, Toll, free_port, running
 from support.github import TOKEN, GitHubDouble
-from support.threaded import threaded_server
+from support.httpserver import threaded_server
 from syncline.connectors.github import GitHub
 from syncline.http import HttpEnvironment
 from syncline.testing.trial import take_pages

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from support.world import Told, World, at
+from support.world import Logged, World, at
 
 LOWEST, MIDDLE, HIGHEST = 0.0, 0.5, 0.999_999
 
@@ -13,7 +13,7 @@ LOWEST, MIDDLE, HIGHEST = 0.0, 0.5, 0.999_999
     ("roll", "jitter_seconds"), [(LOWEST, 0), (MIDDLE, 90), (HIGHEST, 180)], ids=str
 )
 async def test_jitter_within_configured_bounds(
-    world: World, told: Told, roll: float, jitter_seconds: int
+    world: World, logged: Logged, roll: float, jitter_seconds: int
 ) -> None:
     """Positive Jitter Application / Jitter within configured bounds"""
     late = await world.connection(last_finished="10:00")
@@ -27,8 +27,10 @@ async def test_jitter_within_configured_bounds(
     assert early_job.scheduled_at == at("10:45:40") + timedelta(seconds=jitter_seconds)
     assert await world.next_run(late) == at("11:00")
     assert await world.next_run(early) == at("11:00:40")
-    assert {plan["jitter_seconds"] for plan in told("scheduler.job_scheduled")} == {jitter_seconds}
-    assert {plan["next_due_at"] for plan in told("scheduler.job_scheduled")} == {
+    assert {plan["jitter_seconds"] for plan in logged("scheduler.job_scheduled")} == {
+        jitter_seconds
+    }
+    assert {plan["next_due_at"] for plan in logged("scheduler.job_scheduled")} == {
         at("10:45").isoformat(),
         at("10:45:40").isoformat(),
     }
@@ -37,7 +39,7 @@ async def test_jitter_within_configured_bounds(
 @pytest.mark.engine(scheduler={"jitter_pct_min": "0.05", "jitter_pct_max": "0.3"})
 @pytest.mark.parametrize(("roll", "jitter_seconds"), [(LOWEST, 45), (HIGHEST, 270)], ids=str)
 async def test_custom_jitter_range_respected(
-    world: World, told: Told, roll: float, jitter_seconds: int
+    world: World, logged: Logged, roll: float, jitter_seconds: int
 ) -> None:
     """Positive Jitter Application / Custom jitter range respected"""
     connection = await world.connection(last_finished="12:00", sync={"interval_seconds": 900})
@@ -47,6 +49,6 @@ async def test_custom_jitter_range_respected(
 
     job = await world.pending(connection)
     assert job.scheduled_at == at("12:15") + timedelta(seconds=jitter_seconds)
-    [plan] = told("scheduler.job_scheduled")
+    [plan] = logged("scheduler.job_scheduled")
     assert plan["jitter_seconds"] == jitter_seconds
     assert (plan["jitter_pct_min"], plan["jitter_pct_max"]) == (0.05, 0.3)

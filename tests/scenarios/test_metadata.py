@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from support.world import Told, World, at
+from support.world import Logged, World, at
 
 XMIN = """
     SELECT c.xmin = j.xmin AS same
@@ -45,14 +45,14 @@ async def test_rolled_back_plan_leaves_no_trace(world: World) -> None:
 
 
 @pytest.mark.engine(scheduler={"max_overridden_interval_seconds": 3600})
-async def test_interval_override_exceeds_configuration(world: World, told: Told) -> None:
+async def test_interval_override_exceeds_configuration(world: World, logged: Logged) -> None:
     """Connection Entity Schema / Interval override exceeds configuration"""
     connection = await world.connection(last_finished="12:00", sync={"interval_seconds": 7200})
 
     await world.tick("12:15")
 
     assert (await world.sync_metadata(connection))["interval_seconds"] == 900
-    [warning] = told("scheduler.bad_metadata")
+    [warning] = logged("scheduler.bad_metadata")
     assert warning["levelname"] == "WARNING"
     assert warning["connection_id"] == str(connection.id)
     assert warning["key"] == "sync.interval_seconds"
@@ -60,7 +60,7 @@ async def test_interval_override_exceeds_configuration(world: World, told: Told)
 
 
 @pytest.mark.engine(scheduler={"max_overridden_interval_seconds": 3600})
-async def test_invalid_interval_override_rejected(world: World, told: Told) -> None:
+async def test_invalid_interval_override_rejected(world: World, logged: Logged) -> None:
     """Scheduler Metadata Contract / Invalid interval override rejected"""
     connection = await world.connection(last_finished="12:00", sync={"interval_seconds": 7200})
 
@@ -68,15 +68,15 @@ async def test_invalid_interval_override_rejected(world: World, told: Told) -> N
 
     assert (await world.pending(connection)).scheduled_at == at("12:15")
     assert await world.next_run(connection) == at("12:30")
-    [plan] = told("scheduler.job_scheduled")
+    [plan] = logged("scheduler.job_scheduled")
     assert plan["base_interval_seconds"] == 900
-    [warning] = told("scheduler.bad_metadata")
+    [warning] = logged("scheduler.bad_metadata")
     assert warning["connection_id"] == str(connection.id)
     assert warning["key"] == "sync.interval_seconds"
     assert warning["reason"].startswith("7200 is not")
 
 
-async def test_bad_metadata_contained_to_its_connection(world: World, told: Told) -> None:
+async def test_bad_metadata_contained_to_its_connection(world: World, logged: Logged) -> None:
     """Scheduler Metadata Contract / Bad metadata contained to its connection"""
     bad = await world.connection(
         last_finished="12:00",
@@ -92,5 +92,5 @@ async def test_bad_metadata_contained_to_its_connection(world: World, told: Told
     assert await world.next_run(sound) == at("12:20")
     kept = await world.sync_metadata(bad)
     assert (kept["cursor"], kept["note"]) == ({"page": 7}, "ask Ada")
-    [warning] = told("scheduler.bad_metadata")
+    [warning] = logged("scheduler.bad_metadata")
     assert (warning["connection_id"], warning["key"]) == (str(bad.id), "sync.interval_seconds")

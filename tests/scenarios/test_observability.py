@@ -1,11 +1,11 @@
 """What a tick did can be read from metrics, traces and the connection itself."""
 
-from support.world import Told, World, at
+from support.world import Logged, World, at
 
 SCHEDULED = "sync_scheduler_jobs_scheduled_total"
 
 
-async def test_metrics_recorded_for_scheduled_job(world: World, told: Told) -> None:
+async def test_metrics_recorded_for_scheduled_job(world: World, logged: Logged) -> None:
     """Observability Signals / Metrics recorded for scheduled job"""
     await world.connection(tenant="acme", last_finished="12:00")
 
@@ -15,12 +15,12 @@ async def test_metrics_recorded_for_scheduled_job(world: World, told: Told) -> N
     assert world.metric("sync_scheduler_jitter_seconds_count") == 1
     assert world.metric("sync_scheduler_jitter_seconds_sum") == 45
     assert world.metric("sync_scheduler_backlog_gauge") == 1
-    [plan] = told("scheduler.job_scheduled")
+    [plan] = logged("scheduler.job_scheduled")
     assert plan["jitter_seconds"] == 45
     assert plan["next_run_at"] == at("12:30").isoformat()
 
 
-async def test_jitter_persistence_validated(world: World, told: Told) -> None:
+async def test_jitter_persistence_validated(world: World, logged: Logged) -> None:
     """Observability Signals / Jitter persistence validated"""
     connection = await world.connection(last_finished="12:00", sync={"interval_seconds": 900})
 
@@ -29,7 +29,7 @@ async def test_jitter_persistence_validated(world: World, told: Told) -> None:
     assert (await world.pending(connection)).scheduled_at == at("12:15:45")
     assert (await world.sync_metadata(connection))["last_jitter_seconds"] == 45
     assert await world.next_run(connection) == at("12:30")
-    [plan] = told("scheduler.job_scheduled")
+    [plan] = logged("scheduler.job_scheduled")
     assert plan["jitter_seconds"] == 45
     assert plan["scheduled_at"] == at("12:15:45").isoformat()
     assert plan["next_run_at"] == at("12:30").isoformat()

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from support.fakes import HeldRun
-from support.world import Told, World
+from support.world import Logged, World
 from syncline import SyncResult
 
 
 @pytest.mark.engine(scheduler={"batch_size": 1})
-async def test_scheduler_stops_polling_on_shutdown(world: World, told: Told) -> None:
+async def test_scheduler_stops_polling_on_shutdown(world: World, logged: Logged) -> None:
     """Graceful Shutdown Handling / Scheduler stops polling on shutdown"""
     connections = [await world.connection(last_finished="11:00") for _ in range(3)]
 
@@ -20,8 +20,8 @@ async def test_scheduler_stops_polling_on_shutdown(world: World, told: Told) -> 
     planned = [c for c in connections if await world.jobs(c, status="queued")]
     assert len(planned) == 1
     assert [c for c in connections if "next_run_at" in await world.sync_metadata(c)] == planned
-    assert len(told("scheduler.stopped")) == 1
-    assert len(told("scheduler.tick")) == 1
+    assert len(logged("scheduler.stopped")) == 1
+    assert len(logged("scheduler.tick")) == 1
     world.dice.on_roll = None
     assert (await world.tick()).scheduled == 2
 

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, Phase, given, strategies
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
+from support.api_server import ApiServer, running_api
 from support.routes import body_names, methods_of, query_names
-from support.served import Served, served_api
 from syncline.api.auth import COOKIE, Principal
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(280)]
@@ -50,12 +50,12 @@ steady = hypothesis.settings(
 
 
 @pytest.fixture
-def served(database_url: str) -> Iterator[Served]:
-    with served_api(database_url) as found:
+def served(database_url: str) -> Iterator[ApiServer]:
+    with running_api(database_url) as found:
         yield found
 
 
-def headers_of(served: Served, who: str) -> dict[str, str]:
+def headers_of(served: ApiServer, who: str) -> dict[str, str]:
     key = served.keys.get(who)
     return {} if key is None else {"Authorization": f"Bearer {key}"}
 
@@ -85,7 +85,7 @@ class Answers:
 
 
 @pytest.mark.parametrize("who", WHO)
-def test_no_generated_request_to_the_api_is_slow_or_fails(served: Served, who: str) -> None:
+def test_no_generated_request_to_the_api_is_slow_or_fails(served: ApiServer, who: str) -> None:
     document = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
     operations: list[Any] = [found.ok() for found in document.get_all_operations()]  # type: ignore[union-attr]
     answers = Answers()
@@ -104,7 +104,7 @@ def test_no_generated_request_to_the_api_is_slow_or_fails(served: Served, who: s
     print(f"{who}: {answers.counted.total()} requests, the slowest {answers.slowest:.3f} s")
 
 
-def ask(requests: Any, served: Served, who: str, answers: Answers) -> None:
+def ask(requests: Any, served: ApiServer, who: str, answers: Answers) -> None:
     """Send generated requests, some to ids that exist."""
 
     @given(case=requests, number=strategies.integers(0, 79))
@@ -123,7 +123,7 @@ def ask(requests: Any, served: Served, who: str, answers: Answers) -> None:
 
 
 @pytest.mark.parametrize("who", WHO)
-def test_no_generated_request_to_the_pages_is_slow_or_fails(served: Served, who: str) -> None:
+def test_no_generated_request_to_the_pages_is_slow_or_fails(served: ApiServer, who: str) -> None:
     answers = Answers()
     with httpx2.Client(base_url=served.url, timeout=30) as client:
         csrf = sign_in(client, served, who)
@@ -140,7 +140,7 @@ def test_no_generated_request_to_the_pages_is_slow_or_fails(served: Served, who:
     print(f"{who}: {answers.counted.total()} requests, the slowest {answers.slowest:.3f} s")
 
 
-def sign_in(client: httpx2.Client, served: Served, who: str) -> str:
+def sign_in(client: httpx2.Client, served: ApiServer, who: str) -> str:
     """Return what the forms of a session carry."""
     if who not in served.keys:
         return ""
@@ -153,7 +153,7 @@ def browse(
     target: tuple[str, str],
     names: list[str],
     csrf: str,
-    served: Served,
+    served: ApiServer,
     answers: Answers,
 ) -> None:
     """Send queries or forms with some of the names, each value as strange as it may be."""
@@ -215,7 +215,7 @@ TEMPLATES = {
 
 
 @pytest.mark.parametrize("who", WHO)
-def test_no_hostile_json_is_slow_or_fails(served: Served, who: str) -> None:
+def test_no_hostile_json_is_slow_or_fails(served: ApiServer, who: str) -> None:
     places = {name: ids[0] for name, ids in served.ids.items()}
     answers = Answers()
     with httpx2.Client(base_url=served.url, headers=headers_of(served, who), timeout=30) as client:

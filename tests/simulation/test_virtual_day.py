@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from support.interleaving import count_deadlocks
+from support.sessions import count_deadlocks
 from support.world import at
 from syncline import (
     Connection,

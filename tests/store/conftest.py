@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from support.interleaving import count_deadlocks
+from support.sessions import count_deadlocks
 
 
 @pytest.fixture

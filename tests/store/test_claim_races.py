@@ -6,7 +6,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from support.interleaving import Actor, actor, claim, made_to_wait
+from support.sessions import Actor, actor, claim, made_to_wait
 from support.world import World
 from syncline import Connection, SyncResult
 from syncline.store.pool import LostRace

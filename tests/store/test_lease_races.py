@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.interleaving import (
+from support.sessions import (
     actor,
     claim,
     due_connection,

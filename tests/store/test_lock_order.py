@@ -3,7 +3,7 @@
 import asyncpg
 import pytest
 
-from support.interleaving import actor, made_to_wait
+from support.sessions import actor, made_to_wait
 from support.world import World
 from syncline.store.data import connections
 

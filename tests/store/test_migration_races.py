@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from support.interleaving import actor, made_to_wait
+from support.sessions import actor, made_to_wait
 from support.world import World
 from syncline.store.migrate import ADD_TO_LEDGER, CREATE_LEDGER, known_migrations
 

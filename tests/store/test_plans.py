@@ -1,4 +1,4 @@
-"""What is not due costs nothing: plans, judged by what they touch in a crowded cell.
+"""What is not due costs nothing: plans, judged by what they touch in a large cell.
 
 Never by time: each statement is explained with its buffers, with and without statistics, as a
 plan for its own arguments and as one for any.
@@ -26,7 +26,7 @@ from syncline.store.pool import PLANNED_ONCE
 from syncline.store.queue import claims, jobs, schedule, triggers
 from syncline.store.stats import counts, queue
 
-CROWD = (Path(__file__).parents[1] / "support/crowd.sql").read_text()
+LARGE_CELL = (Path(__file__).parents[1] / "support/large_cell.sql").read_text()
 BIG_TABLES = {"connections", "sync_jobs", "signals"}
 NOON, LATER = at("12:00"), at("12:01")
 TOKEN, LEASE = UUID(int=7), timedelta(seconds=30)
@@ -72,7 +72,7 @@ class Case:
 )
 async def test_statements_touch_what_is_due(databases: Databases, server_mode: Mode) -> None:
     offences: list[str] = []
-    async with crowded_cell(databases, server_mode) as session:
+    async with large_cell(databases, server_mode) as session:
         for analysed in (False, True):
             if analysed:
                 await session.execute(
@@ -102,23 +102,23 @@ async def test_what_is_planned_once_reads_no_table_whole_that_was_empty_then(
         case("close_empty", jobs.CLOSE_EMPTY, 50, READY, [TOKEN] * 50, NOON, on_held_jobs=True),
         case("trigger", triggers.TRIGGER, 1, TOKEN, DUE[0], None, "full", 0, None, NOON, None, ""),
     ]
-    preparation, insert, rows = CROWD.partition("INSERT")
+    preparation, insert, rows = LARGE_CELL.partition("INSERT")
     async with empty_cell(databases, server_mode) as url:
-        crowding = await asyncpg.connect(url)
-        await crowding.execute(preparation)  # which would have everything planned anew
+        session = await asyncpg.connect(url)
+        await session.execute(preparation)  # which would have everything planned anew
         for table in BIG_TABLES:  # so that the planner knows how empty they are
-            await crowding.execute(f"VACUUM ANALYZE syncline.{table}")
+            await session.execute(f"VACUUM ANALYZE syncline.{table}")
         planned = await asyncpg.connect(url, server_settings=PLANNED_ONCE)
         for number, one in enumerate(alone):
             await planned.execute(f"PREPARE alone_{number} AS {one.statement}")
             await planned.execute(f"EXECUTE alone_{number} ({', '.join(one.arguments)})")
-        await crowding.execute(insert + rows)
+        await session.execute(insert + rows)
         plans = [
             await explain(planned, one, prepared=f"alone_{number}")
             for number, one in enumerate(alone)
         ]
         await planned.close()
-        await crowding.close()
+        await session.close()
     kinds = {node["Node Type"] for plan in plans for node in nodes_of(plan)}
     assert not kinds & {"Seq Scan", "Hash Join", "Merge Join", "Bitmap Heap Scan"}
     assert "Index Scan" in kinds
@@ -363,10 +363,10 @@ def leftmost(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def crowded_cell(databases: Databases, mode: Mode) -> AsyncIterator[Any]:
+async def large_cell(databases: Databases, mode: Mode) -> AsyncIterator[Any]:
     async with empty_cell(databases, mode) as url:
         session = await asyncpg.connect(url)
-        await session.execute(CROWD)
+        await session.execute(LARGE_CELL)
         yield session
         await session.close()
 

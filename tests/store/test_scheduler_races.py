@@ -8,7 +8,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from support.interleaving import Actor, actor, ended_into_being_held, made_to_wait
+from support.sessions import Actor, actor, ended_into_being_held, made_to_wait
 from support.world import World, at
 from syncline import SyncResult
 from syncline.engine.scheduler.tick import TickReport

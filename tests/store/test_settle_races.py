@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from support.fakes import HeldRun
-from support.interleaving import (
+from support.sessions import (
     PATIENCE_SECONDS,
     actor,
     claim,

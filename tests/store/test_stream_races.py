@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from support.fakes import HeldStream
-from support.interleaving import actor, claim, due_connection, ended_into_waiting, made_to_wait
+from support.sessions import actor, claim, due_connection, ended_into_waiting, made_to_wait
 from support.world import World, at
 from syncline import Connection, Signal, SyncResult
 from syncline.clock import InjectedClock, monotonic

@@ -3,8 +3,9 @@
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -99,6 +100,32 @@ async def http_server(
         server.close()
         await served.hang_up()
         await server.wait_closed()
+
+
+@contextmanager
+def threaded_server(answer: Answer) -> Iterator[HttpServer]:
+    """Yield a server in a thread of its own, for tests that block or have no event loop."""
+    started, lent = threading.Event(), []
+
+    async def serve() -> None:
+        stopped = asyncio.Event()
+        async with http_server(answer) as server:
+            lent.append((server, asyncio.get_running_loop(), stopped))
+            started.set()
+            await stopped.wait()
+            await asyncio.sleep(0.01)  # for connections that a client has opened and left
+        for _ in range(5):  # so that what was closed is gone before its loop
+            await asyncio.sleep(0)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    started.wait(10)
+    server, loop, stopped = lent[0]
+    try:
+        yield server
+    finally:
+        loop.call_soon_threadsafe(stopped.set)
+        thread.join(10)
 
 
 async def _read(reader: asyncio.StreamReader) -> Seen | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncpg
 
-from support.fragile import LEDGER_VARIABLE, Ledger
+from support.crash_connectors import LEDGER_VARIABLE, Ledger
 
 TESTS = Path(__file__).parents[1]
 # Where the tests were given a copy of the source, what they start runs that copy too.
@@ -41,7 +41,7 @@ class Fleet:
         own = {f"SYNCLINE_{name.upper()}": str(value) for name, value in settings.items()}
         with self._log(len(self._processes)).open("wb") as log:
             process = subprocess.Popen(
-                [*COMMAND, "--connectors", "support.fragile", *options],
+                [*COMMAND, "--connectors", "support.crash_connectors", *options],
                 env={
                     **os.environ,
                     **SETTINGS,

@@ -16,8 +16,8 @@ from syncline.model import Job, StoredSignal
 from syncline.testing import ManualClock, ScriptedConnector
 from syncline.testing.fakes import Line
 
-Told = Callable[[str], list[dict[str, Any]]]
-"""What the engine told of an event: the fields of each of its log records."""
+Logged = Callable[[str], list[dict[str, Any]]]
+"""Returns the fields of each log record of an event."""
 
 EMPTY_PAGE = SyncResult()
 DAY = datetime(2025, 1, 1, tzinfo=UTC)

@@ -8,7 +8,13 @@ from uuid import uuid4
 
 import pytest
 
-from support.desk import TICKETS, BlockingDesk, Desk, StreamingDesk, desk_subject
+from support.help_desk import (
+    TICKETS,
+    BlockingHelpDesk,
+    HelpDesk,
+    StreamingHelpDesk,
+    help_desk_subject,
+)
 from syncline import (
     Connection,
     Connector,
@@ -26,15 +32,15 @@ from syncline.testing.conformance import CHECKS, ConnectorConformance, examine
 BY_NAME = {check.name: check for check in CHECKS}
 
 
-class TestDesk(ConnectorConformance):
+class TestHelpDesk(ConnectorConformance):
     """An author's own test class, over connectors of each kind."""
 
-    @pytest.fixture(autouse=True, params=[Desk, StreamingDesk, BlockingDesk])
+    @pytest.fixture(autouse=True, params=[HelpDesk, StreamingHelpDesk, BlockingHelpDesk])
     def kind_of_connector(self, request: pytest.FixtureRequest) -> None:
         self.kind = request.param
 
     def subject(self) -> Subject:
-        return desk_subject(self.kind, credentials={"token": "t0k3n-of-the-desk"})
+        return help_desk_subject(self.kind, credentials={"token": "t0k3n-of-the-desk"})
 
 
 class TestWithoutHttp(ConnectorConformance):
@@ -42,12 +48,12 @@ class TestWithoutHttp(ConnectorConformance):
     config = {"personality": "steady"}  # noqa: RUF012
 
 
-class NeverEnds(Desk):
+class NeverEnds(HelpDesk):
     def page(self, tickets: Any, cursor: Any) -> SyncResult:
         return SyncResult((), {"after": (cursor or {"after": 0})["after"] + 1}, has_more=True)
 
 
-class NoPage(Desk):
+class NoPage(HelpDesk):
     async def sync(  # type: ignore[override]  # another kind of connector
         self, connection: Connection, cursor: Any
     ) -> AsyncIterator[SyncResult]:
@@ -56,30 +62,30 @@ class NoPage(Desk):
             yield page
 
 
-class NotAResult(Desk):
+class NotAResult(HelpDesk):
     def page(self, tickets: Any, cursor: Any) -> Any:
         return {"signals": tickets}
 
 
-class GoesInCircles(Desk):
+class GoesInCircles(HelpDesk):
     async def sync(self, connection: Connection, cursor: Any) -> SyncResult:
         number = (cursor or {}).get("after", 0) + 1
         return SyncResult((), {"after": number % 3}, has_more=True)
 
 
-class CursorIsNoJson(Desk):
+class CursorIsNoJson(HelpDesk):
     def page(self, tickets: Any, cursor: Any) -> SyncResult:
         return SyncResult((), {"after": (1, 2)})
 
 
-class RemembersCalls(Desk):
+class RemembersCalls(HelpDesk):
     calls = count()
 
     def signal(self, ticket: dict[str, Any]) -> Signal:
         return super().signal({**ticket, "call": next(self.calls)})
 
 
-class KeyedByPlace(Desk):
+class KeyedByPlace(HelpDesk):
     """Reads the last ticket again, under a key made from its place in the answer."""
 
     def page(self, tickets: Any, cursor: Any) -> SyncResult:
@@ -92,13 +98,13 @@ class KeyedByPlace(Desk):
         return Signal(sound.kind, sound.occurred_at, sound.payload, f"place:{sound.dedupe_key}")
 
 
-class NaiveTimes(Desk):
+class NaiveTimes(HelpDesk):
     def signal(self, ticket: dict[str, Any]) -> Signal:
         sound = super().signal(ticket)
         return Signal("ticket", sound.occurred_at.replace(tzinfo=None), ticket, sound.dedupe_key)
 
 
-class WithKey(Desk):
+class WithKey(HelpDesk):
     def __init__(self, key: Any) -> None:
         self.key = key
 
@@ -107,13 +113,13 @@ class WithKey(Desk):
         return Signal(sound.kind, sound.occurred_at, ticket, self.key())
 
 
-class ChangesConfig(Desk):
+class ChangesConfig(HelpDesk):
     async def sync(self, connection: Connection, cursor: Any) -> Any:
         connection.config["last"] = cursor
         return await super().sync(connection, cursor)
 
 
-class KeepsState(Desk):
+class KeepsState(HelpDesk):
     """Keeps its place in itself, where several runs get into each other's way."""
 
     last = 0
@@ -124,7 +130,7 @@ class KeepsState(Desk):
         return self.page(found, cursor)
 
 
-class Recasts(Desk):
+class Recasts(HelpDesk):
     """Turns every error into another one."""
 
     def __init__(self, make: Any) -> None:
@@ -137,7 +143,7 @@ class Recasts(Desk):
             raise self.make(error) from None
 
 
-class SwallowsErrors(Desk):
+class SwallowsErrors(HelpDesk):
     async def tickets(self, connection: Connection, cursor: Any) -> list[dict[str, Any]]:
         try:
             return await super().tickets(connection, cursor)
@@ -145,7 +151,7 @@ class SwallowsErrors(Desk):
             return []
 
 
-class TakesNonsense(Desk):
+class TakesNonsense(HelpDesk):
     async def tickets(self, connection: Connection, cursor: Any) -> list[dict[str, Any]]:
         try:
             return await super().tickets(connection, cursor)
@@ -153,7 +159,7 @@ class TakesNonsense(Desk):
             return []
 
 
-class TellsSecrets(Desk):
+class TellsSecrets(HelpDesk):
     async def tickets(self, connection: Connection, cursor: Any) -> list[dict[str, Any]]:
         try:
             return await super().tickets(connection, cursor)
@@ -162,7 +168,7 @@ class TellsSecrets(Desk):
             raise
 
 
-class CannotBeStopped(Desk):
+class CannotBeStopped(HelpDesk):
     async def tickets(self, connection: Connection, cursor: Any) -> list[dict[str, Any]]:
         try:
             return await super().tickets(connection, cursor)
@@ -202,7 +208,7 @@ FLAWS: list[tuple[Any, str, str]] = [
     ("make", "name", "complaint"), FLAWS, ids=[f"{flaw[1]}-{flaw[2]}" for flaw in FLAWS]
 )
 async def test_each_flaw_is_found(make: Any, name: str, complaint: str) -> None:
-    found = await examine(BY_NAME[name], desk_subject(make))
+    found = await examine(BY_NAME[name], help_desk_subject(make))
 
     assert found["result"] == "failed"
     assert complaint in found["why"]
@@ -213,7 +219,7 @@ def test_every_check_has_a_flaw_that_it_finds() -> None:
 
 
 async def test_a_page_that_cannot_be_stored_is_told_once() -> None:
-    found = [await examine(check, desk_subject(NaiveTimes)) for check in CHECKS]
+    found = [await examine(check, help_desk_subject(NaiveTimes)) for check in CHECKS]
 
     failed = {result["check"] for result in found if result["result"] == "failed"}
     assert failed & {"pages_end", "times_have_zones"} == {"pages_end", "times_have_zones"}
@@ -222,7 +228,7 @@ async def test_a_page_that_cannot_be_stored_is_told_once() -> None:
 
 async def test_checks_that_do_not_apply_are_skipped_with_a_reason() -> None:
     without_http = Subject(make=DemoTickets, config={"personality": "steady"})
-    in_a_thread = desk_subject(BlockingDesk)
+    in_a_thread = help_desk_subject(BlockingHelpDesk)
 
     errors = await examine(BY_NAME["errors_are_mapped"], without_http)
     cancelling = await examine(BY_NAME["can_be_cancelled"], in_a_thread)

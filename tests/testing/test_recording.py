@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from support.desk import URL, BlockingDesk, Desk, DeskServer, StreamingDesk
+from support.help_desk import URL, BlockingHelpDesk, HelpDesk, HelpDeskServer, StreamingHelpDesk
 from syncline import Transient
 from syncline.testing import replay, take_pages
 from syncline.testing.recorder import (
@@ -29,16 +29,16 @@ async def recorded(path: Path, server: httpx2.AsyncBaseTransport, **options: Any
     """Walk through the desk and keep its calls in a file."""
     calls: list[Call] = []
     masker = Masker(options.get("credentials"))
-    connector = equip(Desk(), lambda _: Recorder(server, calls, masker))
+    connector = equip(HelpDesk(), lambda _: Recorder(server, calls, masker))
     await take_pages(connector, **options)
     save_calls(path, calls)
     return calls
 
 
-@pytest.mark.parametrize("kind", [Desk, StreamingDesk, BlockingDesk])
-async def test_what_was_recorded_is_played_back(kind: type[Desk], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [HelpDesk, StreamingHelpDesk, BlockingHelpDesk])
+async def test_what_was_recorded_is_played_back(kind: type[HelpDesk], tmp_path: Path) -> None:
     path = tmp_path / "calls.json"
-    await recorded(path, DeskServer())
+    await recorded(path, HelpDeskServer())
 
     pages = await take_pages(replay(kind(), path))
 
@@ -47,7 +47,7 @@ async def test_what_was_recorded_is_played_back(kind: type[Desk], tmp_path: Path
 
 
 async def test_secrets_are_not_kept_and_others_will_do_for_a_replay(tmp_path: Path) -> None:
-    class Echo(DeskServer):
+    class Echo(HelpDeskServer):
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
             answer = await super().handle_async_request(request)
             body = json.loads(b"".join([part async for part in answer.stream]))  # type: ignore[union-attr]
@@ -61,7 +61,7 @@ async def test_secrets_are_not_kept_and_others_will_do_for_a_replay(tmp_path: Pa
     for secret in ("t0p/secret", "t0p%2Fsecret", "k3y-in-the-url", "fr3sh", "session=abc"):
         assert secret not in kept
     others = {"token": "another", "query": {"api_key": "another key"}}
-    pages = await take_pages(replay(Desk(), path, others), credentials=others)
+    pages = await take_pages(replay(HelpDesk(), path, others), credentials=others)
     assert len(pages) == 3
 
 
@@ -73,11 +73,11 @@ def test_a_name_and_a_password_are_masked_as_they_travel() -> None:
 
 async def test_a_call_that_was_not_recorded_names_itself(tmp_path: Path) -> None:
     path = tmp_path / "calls.json"
-    calls = await recorded(path, DeskServer())
+    calls = await recorded(path, HelpDeskServer())
     save_calls(path, calls[:1])
 
     with pytest.raises(UnrecordedCall, match=rf"GET {URL}/tickets\?after=2 is not in calls.json"):
-        await take_pages(replay(Desk(), path))
+        await take_pages(replay(HelpDesk(), path))
 
 
 async def test_equal_calls_get_their_answers_in_turn() -> None:
@@ -107,13 +107,13 @@ async def test_lost_connections_are_recorded_too(tmp_path: Path) -> None:
 
     path = tmp_path / "calls.json"
     calls: list[Call] = []
-    connector = equip(Desk(), lambda _: Recorder(Lost(), calls, Masker()))
+    connector = equip(HelpDesk(), lambda _: Recorder(Lost(), calls, Masker()))
     with pytest.raises(Transient):
         await take_pages(connector)
     save_calls(path, calls)
 
     with pytest.raises(Transient, match="recorded: ConnectError"):
-        await take_pages(replay(Desk(), path))
+        await take_pages(replay(HelpDesk(), path))
 
 
 async def test_bytes_that_are_no_text_survive(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_what_is_no_recording_is_refused(text: str, tmp_path: Path) -> None:
     path.write_text(text)
 
     with pytest.raises(ValueError, match=r"calls\.json is no recording"):
-        replay(Desk(), path)
+        replay(HelpDesk(), path)
 
 
 def call(text: str, *, status: int = 200, deciding: dict[str, str] | None = None) -> Call:

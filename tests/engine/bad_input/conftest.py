@@ -1,16 +1,16 @@
-"""Streets of connections: their connectors run in the event loop, or each in a thread."""
+"""Mixed batches, whose connectors run in the event loop or each in a thread."""
 
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from support.street import Answering, AnsweringInThread, Street, street_of
+from support.mixed_batch import Answering, AnsweringInThread, MixedBatch, batch_world
 
 
 @pytest.fixture(params=[Answering, AnsweringInThread], ids=["async", "blocking"])
-async def street(
+async def batch(
     request: pytest.FixtureRequest, database_url: str, engine_settings: dict[str, Any]
-) -> AsyncIterator[Street]:
-    async with street_of(database_url, request.param(), **engine_settings) as world:
-        yield Street(world)
+) -> AsyncIterator[MixedBatch]:
+    async with batch_world(database_url, request.param(), **engine_settings) as world:
+        yield MixedBatch(world)

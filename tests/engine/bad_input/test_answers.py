@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.street import HEALTHY_PAGE, AnsweringInThread, Street
+from support.mixed_batch import HEALTHY_PAGE, AnsweringInThread, MixedBatch
 from support.world import at
 from syncline import Signal, SyncResult
 
@@ -144,23 +144,23 @@ def bad_answers() -> dict[str, tuple[Callable[[], Any], str]]:
 
 
 @pytest.mark.engine(max_page_signals=100)
-async def test_a_bad_answer_is_told_to_its_own_job_alone(street: Street) -> None:
+async def test_a_bad_answer_is_told_to_its_own_job_alone(batch: MixedBatch) -> None:
     """All at once, between two healthy ones: nothing of a bad page is stored, and each is named."""
     answers = bad_answers()
-    await street.run({name: answer for name, (answer, _) in answers.items()})
+    await batch.run({name: answer for name, (answer, _) in answers.items()})
 
     untold = {
-        name: street.jobs[name].error["message"]
+        name: batch.jobs[name].error["message"]
         for name, (_, told) in answers.items()
-        if told not in street.jobs[name].error["message"]
+        if told not in batch.jobs[name].error["message"]
     }
     assert untold == {}
     for name in answers:
-        await street.see_that_nothing_of_it_was_stored(name)
-    await street.see_that_errors_are_bounded_and_readable()
+        await batch.assert_nothing_was_stored(name)
+    await batch.assert_errors_are_bounded()
 
 
-async def test_an_answer_at_the_limits_is_stored_and_can_be_read_again(street: Street) -> None:
+async def test_an_answer_at_the_limits_is_stored_and_can_be_read_again(batch: MixedBatch) -> None:
     payloads = {
         "64 levels": {"a": nested(63)},
         "a whole megabyte": {"a": "x" * (1_000_000 - 8)},
@@ -170,21 +170,21 @@ async def test_an_answer_at_the_limits_is_stored_and_can_be_read_again(street: S
         "tiny and large": {"a": [5e-324, 1e15, 0.1, 2**63]},
         "any mapping": MappingProxyType({"a": 1}),
     }
-    await street.run(
+    await batch.run(
         {name: partial(page_with, payload=payload) for name, payload in payloads.items()}
     )
 
     for name, payload in payloads.items():
-        stored = await street.world.signals(street.connections[name])
-        assert len(stored) == 3, street.jobs[name].error
+        stored = await batch.world.signals(batch.connections[name])
+        assert len(stored) == 3, batch.jobs[name].error
         assert stored[1].payload == dict(payload)
 
 
-async def test_of_the_same_key_twice_in_a_page_the_first_is_stored(street: Street) -> None:
+async def test_of_the_same_key_twice_in_a_page_the_first_is_stored(batch: MixedBatch) -> None:
     signals = [Signal("seen", at("11:00"), {"n": n}, dedupe_key="same") for n in range(3)]
-    await street.run({"twice": lambda: SyncResult(signals)})
+    await batch.run({"twice": lambda: SyncResult(signals)})
 
-    [stored] = await street.world.signals(street.connections["twice"])
+    [stored] = await batch.world.signals(batch.connections["twice"])
     assert stored.payload == {"n": 0}
 
 
@@ -192,13 +192,13 @@ async def an_hour_later() -> SyncResult:
     return HEALTHY_PAGE
 
 
-async def test_an_answer_that_is_still_to_come(street: Street) -> None:
+async def test_an_answer_that_is_still_to_come(batch: MixedBatch) -> None:
     """A plain function may hand over a coroutine; an async one has forgotten to await it."""
-    await street.run({"coroutine": an_hour_later})
+    await batch.run({"coroutine": an_hour_later})
 
-    job = street.jobs["coroutine"]
-    if isinstance(street.world.engine.providers["github"], AnsweringInThread):
+    job = batch.jobs["coroutine"]
+    if isinstance(batch.world.engine.providers["github"], AnsweringInThread):
         assert job.status == "succeeded"
     else:
         assert job.error["message"] == "sync() returned coroutine, not a SyncResult"
-        await street.see_that_nothing_of_it_was_stored("coroutine")
+        await batch.assert_nothing_was_stored("coroutine")

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from support.databases import Databases
-from support.street import Answering, Street, street_of
+from support.mixed_batch import Answering, MixedBatch, batch_world
 from support.world import World, at, open_world
 from syncline import RateLimited, Signal, SyncResult
 
 fuzzed = settings(
     max_examples=8,
-    phases=[Phase.generate],  # each example is a street; to shrink one takes minutes
+    phases=[Phase.generate],  # each example is a whole batch; shrinking one takes minutes
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
@@ -119,18 +119,18 @@ async def test_any_answer_is_stored_whole_or_told(
     database_url: str, databases: Databases, pages: list[Any]
 ) -> None:
     databases.empty(database_url)
-    async with street_of(database_url, Answering()) as world:
-        street = Street(world)
-        await street.run({str(number): partial(same, page) for number, page in enumerate(pages)})
+    async with batch_world(database_url, Answering()) as world:
+        batch = MixedBatch(world)
+        await batch.run({str(number): partial(same, page) for number, page in enumerate(pages)})
 
-        for name, job in street.jobs.items():
+        for name, job in batch.jobs.items():
             if job.status == "succeeded":
-                [signal] = await world.signals(street.connections[name])
+                [signal] = await world.signals(batch.connections[name])
                 json.dumps(signal.payload, allow_nan=False)
                 assert isinstance(signal.occurred_at, datetime)
             else:
-                await street.see_that_nothing_of_it_was_stored(name)
-        await street.see_that_errors_are_bounded_and_readable()
+                await batch.assert_nothing_was_stored(name)
+        await batch.assert_errors_are_bounded()
 
 
 @fuzzed
@@ -153,12 +153,12 @@ async def test_any_error_is_told(
     database_url: str, databases: Databases, errors: list[Exception]
 ) -> None:
     databases.empty(database_url)
-    async with street_of(database_url, Answering()) as world:
-        street = Street(world)
-        await street.run({str(number): partial(fail, error) for number, error in enumerate(errors)})
-        for name in street.jobs:
-            await street.see_that_nothing_of_it_was_stored(name)
-        await street.see_that_errors_are_bounded_and_readable()
+    async with batch_world(database_url, Answering()) as world:
+        batch = MixedBatch(world)
+        await batch.run({str(number): partial(fail, error) for number, error in enumerate(errors)})
+        for name in batch.jobs:
+            await batch.assert_nothing_was_stored(name)
+        await batch.assert_errors_are_bounded()
 
 
 def same(value: Any) -> Any:

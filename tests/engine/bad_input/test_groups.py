@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.street import HEALTHY_PAGE, Answering, street_of
+from support.mixed_batch import HEALTHY_PAGE, Answering, batch_world
 from support.world import World, at
 from syncline import Connection, Signal, SyncResult
 
@@ -34,7 +34,10 @@ class Together(Answering):
 @pytest.mark.parametrize("bad", [True, False], ids=["one refused", "none refused"])
 async def test_one_refused_page_of_fifty(database_url: str, bad: bool) -> None:
     connector = Together(NEIGHBOURS + 1)
-    async with street_of(database_url, connector) as world, refusing(world, "signals", "kind"):
+    async with (
+        batch_world(database_url, connector) as world,
+        refusing(world, "signals", "kind"),
+    ):
         await settle_fifty(world, connector, (lambda: REFUSED) if bad else (lambda: HEALTHY_PAGE))
 
         # One transaction for all; or, once it failed, for each half, and so on to the bad one.
@@ -52,7 +55,7 @@ async def test_an_error_that_cannot_be_written_leaves_the_others_alone(database_
     def fail() -> SyncResult:
         raise OSError("refused")
 
-    async with street_of(database_url, connector) as world:
+    async with batch_world(database_url, connector) as world:
         async with refusing(world, "sync_jobs", "error ->> 'message'", "OSError: refused"):
             await settle_fifty(world, connector, fail)
             [odd] = await world.engine.jobs.list(status="running")

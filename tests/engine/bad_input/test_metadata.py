@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from support.street import HEALTHY_PAGE
-from support.world import Told, World, at
+from support.mixed_batch import HEALTHY_PAGE
+from support.world import Logged, World, at
 from syncline import Connection, Signal, SyncResult
 from syncline.store.queue.schedule import rfc3339
 
@@ -52,19 +52,21 @@ BAD_TIMES: dict[str, str] = {
 }
 
 
-async def test_metadata_of_any_shape_is_survived_and_mended(world: World, told: Told) -> None:
+async def test_metadata_of_any_shape_is_survived_and_mended(world: World, logged: Logged) -> None:
     """One tick, one claim and one settle for all of them, and for a healthy one beside them."""
-    street = {name: await move_in(world, json.dumps(value)) for name, value in WRONG_SHAPES.items()}
-    street["metadata that is NULL"] = await move_in(world, None)
-    healthy = await move_in(world, '{"sync": {"interval_seconds": 300}}')
-    everybody = [*street.values(), healthy]
+    batch = {
+        name: await add_connection(world, json.dumps(value)) for name, value in WRONG_SHAPES.items()
+    }
+    batch["metadata that is NULL"] = await add_connection(world, None)
+    healthy = await add_connection(world, '{"sync": {"interval_seconds": 300}}')
+    everybody = [*batch.values(), healthy]
 
     assert (await world.tick("12:00")).scheduled == len(everybody)
     world.script(*[HEALTHY_PAGE] * len(everybody))
     assert await world.run_due("12:30") == len(everybody)
 
-    for name, connection in street.items():
-        assert {key for id_, key in complaints(told) if id_ == str(connection.id)}, name
+    for name, connection in batch.items():
+        assert {key for id_, key in complaints(logged) if id_ == str(connection.id)}, name
         sync = await world.sync_metadata(connection)
         assert sync.keys() == {"next_run_at", "last_jitter_seconds", "cursor"}, name
         assert sync["cursor"] == {"page": 2}, name
@@ -72,39 +74,41 @@ async def test_metadata_of_any_shape_is_survived_and_mended(world: World, told: 
         assert metadata.get("kept", 1) == 1, name
         assert metadata.keys() <= {"sync", "kept"}, name
     assert (await world.sync_metadata(healthy))["interval_seconds"] == 300
-    assert str(healthy.id) not in {id_ for id_, _ in complaints(told)}
+    assert str(healthy.id) not in {id_ for id_, _ in complaints(logged)}
     assert await world.engine.verify() == []
 
 
-async def test_a_bad_interval_counts_as_absent_and_is_replaced(world: World, told: Told) -> None:
-    street = {
-        name: await move_in(world, sync_of(interval_seconds=text, cursor=CURSOR))
+async def test_a_bad_interval_counts_as_absent_and_is_replaced(
+    world: World, logged: Logged
+) -> None:
+    batch = {
+        name: await add_connection(world, sync_of(interval_seconds=text, cursor=CURSOR))
         for name, text in BAD_INTERVALS.items()
     }
-    healthy = await move_in(world, sync_of(interval_seconds="300", cursor=CURSOR))
+    healthy = await add_connection(world, sync_of(interval_seconds="300", cursor=CURSOR))
 
     report = await world.tick("11:50", jitter_seconds=0)
-    assert (report.scheduled, report.overdue) == (len(street) + 1, len(street) + 1)
+    assert (report.scheduled, report.overdue) == (len(batch) + 1, len(batch) + 1)
 
-    for name, connection in street.items():
+    for name, connection in batch.items():
         assert (await world.pending(connection)).scheduled_at == at("11:45"), name
         sync = await world.sync_metadata(connection)
         assert sync["interval_seconds"] == 900, name
         assert sync["next_run_at"] == rfc3339(at("12:00")), name
         assert await cursor_text(world, connection) == await canonical(world, CURSOR), name
-        assert (str(connection.id), "sync.interval_seconds") in complaints(told), name
+        assert (str(connection.id), "sync.interval_seconds") in complaints(logged), name
     assert (await world.pending(healthy)).scheduled_at == at("11:50")
     assert await world.engine.verify() == []
 
 
-async def test_a_bad_time_counts_as_absent(world: World, told: Told) -> None:
+async def test_a_bad_time_counts_as_absent(world: World, logged: Logged) -> None:
     """`next_run_at` is published, never obeyed; without a reference there is `created_at`."""
     published = {
-        name: await move_in(world, sync_of(next_run_at=text, cursor=CURSOR))
+        name: await add_connection(world, sync_of(next_run_at=text, cursor=CURSOR))
         for name, text in BAD_TIMES.items()
     }
     activated = {
-        name: await move_in(world, sync_of(first_activated_at=text, cursor=CURSOR), new=True)
+        name: await add_connection(world, sync_of(first_activated_at=text, cursor=CURSOR), new=True)
         for name, text in BAD_TIMES.items()
     }
 
@@ -112,17 +116,17 @@ async def test_a_bad_time_counts_as_absent(world: World, told: Told) -> None:
 
     for name, connection in published.items():
         assert (await world.sync_metadata(connection))["next_run_at"] == rfc3339(at("12:00")), name
-        assert (str(connection.id), "sync.next_run_at") in complaints(told), name
+        assert (str(connection.id), "sync.next_run_at") in complaints(logged), name
     for name, connection in activated.items():
         assert (await world.sync_metadata(connection))["next_run_at"] == rfc3339(at("00:15")), name
-        assert (str(connection.id), "sync.first_activated_at") in complaints(told), name
+        assert (str(connection.id), "sync.first_activated_at") in complaints(logged), name
     for connection in (*published.values(), *activated.values()):
         assert await cursor_text(world, connection) == await canonical(world, CURSOR)
 
 
 async def test_unknown_keys_outlive_everything(world: World) -> None:
     """A tick, a page, a new interval, a new cursor: single keys change, the rest stays."""
-    connection = await move_in(world, '{"ours": {"deep": [1, 2]}, "sync": {"theirs": 1e2}}')
+    connection = await add_connection(world, '{"ours": {"deep": [1, 2]}, "sync": {"theirs": 1e2}}')
     await world.tick("12:00")
     world.script(SyncResult([Signal("seen", at("11:00"), {})], next_cursor=1))
     await world.run_due("12:30")
@@ -139,12 +143,12 @@ async def test_unknown_keys_outlive_everything(world: World) -> None:
     assert "cursor" not in metadata["sync"]
 
 
-def complaints(told: Told) -> set[tuple[str, str]]:
+def complaints(logged: Logged) -> set[tuple[str, str]]:
     """Return which connections were warned of, with the keys."""
-    return {(one["connection_id"], one["key"]) for one in told("scheduler.bad_metadata")}
+    return {(one["connection_id"], one["key"]) for one in logged("scheduler.bad_metadata")}
 
 
-async def move_in(world: World, metadata: str | None, *, new: bool = False) -> Connection:
+async def add_connection(world: World, metadata: str | None, *, new: bool = False) -> Connection:
     """Add a connection with the metadata as text; unless it is new, it last ran at 11:30."""
     connection = await world.connection(last_finished=None if new else "11:30")
     await world.sql(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from support.street import Street
+from support.mixed_batch import MixedBatch
 from syncline import RateLimited, SyncError, Transient
 
 
@@ -75,15 +75,15 @@ RAISED: dict[str, tuple[Callable[[], Any], str, str]] = {
 }
 
 
-async def test_a_raised_error_is_told_to_its_own_job_alone(street: Street) -> None:
-    await street.run({name: answer for name, (answer, _, _) in RAISED.items()})
+async def test_a_raised_error_is_told_to_its_own_job_alone(batch: MixedBatch) -> None:
+    await batch.run({name: answer for name, (answer, _, _) in RAISED.items()})
 
     for name, (_, error_class, told) in RAISED.items():
-        error = street.jobs[name].error
+        error = batch.jobs[name].error
         assert error["class"] == error_class, (name, error)
         assert told in error["message"], (name, error)
-        await street.see_that_nothing_of_it_was_stored(name)
-    await street.see_that_errors_are_bounded_and_readable()
+        await batch.assert_nothing_was_stored(name)
+    await batch.assert_errors_are_bounded()
 
 
 HINTS: dict[str, tuple[Any, float]] = {
@@ -104,9 +104,9 @@ HINTS: dict[str, tuple[Any, float]] = {
 }
 
 
-async def test_a_hint_is_heeded_within_reason(street: Street) -> None:
+async def test_a_hint_is_heeded_within_reason(batch: MixedBatch) -> None:
     """The backoff's own 5 s are the least, a day is the most, and what is no number is no hint."""
-    await street.run(
+    await batch.run(
         {
             name: raising(RateLimited("slow down", retry_after_seconds=hint))
             for name, (hint, _) in HINTS.items()
@@ -114,6 +114,6 @@ async def test_a_hint_is_heeded_within_reason(street: Street) -> None:
     )
 
     for name, (_, seconds) in HINTS.items():
-        wait = street.jobs[name].retry_after - street.world.clock()  # type: ignore[operator]
+        wait = batch.jobs[name].retry_after - batch.world.clock()  # type: ignore[operator]
         assert wait == timedelta(seconds=seconds * 1.05), name  # the dice fall on one half
-        await street.see_that_nothing_of_it_was_stored(name)
+        await batch.assert_nothing_was_stored(name)

@@ -7,7 +7,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from support.street import HEALTHY_PAGE, Answering, street_of
+from support.mixed_batch import HEALTHY_PAGE, Answering, batch_world
 from support.world import World, at
 from syncline import Connection, Permanent
 
@@ -131,7 +131,7 @@ async def test_numbers_at_their_ends_hold_up_nobody(
 ) -> None:
     """Claimed and failed, or reaped: the odd one is told so, the healthy one goes on."""
     connector = Answering()
-    async with street_of(database_url, connector) as world:
+    async with batch_world(database_url, connector) as world:
         odd, healthy = await world.connection(), await neighbour(world)
         job_id = await world.job(odd, **columns)
         connector.answers[odd.id] = fail

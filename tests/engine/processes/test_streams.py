@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.fragile import PAGE
+from support.crash_connectors import PAGE
 from support.processes import LEASE_SECONDS, Fleet, exit_code, until
 from syncline import Engine, Settings
 

@@ -8,34 +8,34 @@ from typing import Any
 import pytest
 
 from support.fakes import eventually
-from support.world import Told, World, at
+from support.world import Logged, World, at
 from syncline import Settings, SyncResult
 from syncline.errors import SettingsError
 
 DAY = timedelta(days=1)
 
 
-async def test_first_tick_runs_at_start(world: World, told: Told) -> None:
+async def test_first_tick_runs_at_start(world: World, logged: Logged) -> None:
     """S1: the first tick runs at start, long before an interval has passed."""
     running = asyncio.create_task(world.engine.run(handle_signals=False, executor=False))
 
-    await eventually(lambda: bool(told("scheduler.tick")))
+    await eventually(lambda: bool(logged("scheduler.tick")))
 
     world.engine.stop()
     assert await running
 
 
 @pytest.mark.engine(scheduler={"tick_interval_seconds": 1})
-async def test_next_tick_comes_an_interval_later(world: World, told: Told) -> None:
+async def test_next_tick_comes_an_interval_later(world: World, logged: Logged) -> None:
     """S1: a tick every `tick_interval_seconds`."""
     running = asyncio.create_task(world.engine.run(handle_signals=False, executor=False))
 
-    await eventually(lambda: len(told("scheduler.tick")) > 1)
+    await eventually(lambda: len(logged("scheduler.tick")) > 1)
 
     world.engine.stop()
     assert await running
     first, second = (
-        tick["created"] - tick["milliseconds"] / 1000 for tick in told("scheduler.tick")[:2]
+        tick["created"] - tick["milliseconds"] / 1000 for tick in logged("scheduler.tick")[:2]
     )
     assert second - first > 0.9
 
@@ -87,7 +87,13 @@ async def test_tick_does_not_wait_for_a_locked_connection(world: World) -> None:
     ids=["on time", "late", "early", "after downtime", "exactly on a later slot"],
 )
 async def test_slot_follows_the_formula(
-    world: World, told: Told, last: str, tick: str, slot: str, next_run: str, next_due: str
+    world: World,
+    logged: Logged,
+    last: str,
+    tick: str,
+    slot: str,
+    next_run: str,
+    next_due: str,
 ) -> None:
     """S3: the slot, `scheduled_at`, `next_run_at` and the trace of the examples."""
     connection = await world.connection(last_finished=last)
@@ -98,7 +104,7 @@ async def test_slot_follows_the_formula(
     assert job.slot_at == at(slot)
     assert job.scheduled_at == at(slot) + timedelta(seconds=30)
     assert await world.next_run(connection) == at(next_run)
-    [plan] = told("scheduler.job_scheduled")
+    [plan] = logged("scheduler.job_scheduled")
     assert (plan["slot"], plan["next_due_at"]) == (at(slot).isoformat(), at(next_due).isoformat())
 
 

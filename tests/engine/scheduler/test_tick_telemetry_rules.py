@@ -3,7 +3,7 @@
 import pytest
 
 from support.telemetry_events import Spans
-from support.world import Told, World, at
+from support.world import Logged, World, at
 
 SCHEDULED = "sync_scheduler_jobs_scheduled_total"
 JITTER = "sync_scheduler_jitter_seconds"
@@ -36,7 +36,7 @@ async def test_tenant_label_can_be_switched_off(world: World) -> None:
     assert world.metric(SCHEDULED, provider_slug="github") == 1
 
 
-async def test_empty_tick_is_told_too(world: World, told: Told) -> None:
+async def test_empty_tick_is_told_too(world: World, logged: Logged) -> None:
     """S10: gauge and duration are recorded at every tick, and every tick is logged."""
     await world.connection(last_finished="12:00")
     await world.tick("12:15")
@@ -47,16 +47,16 @@ async def test_empty_tick_is_told_too(world: World, told: Told) -> None:
     assert world.metric(f"{DURATION}_count") == 2
     first, second = [
         [tick[key] for key in ("due", "scheduled", "skipped", "overdue")]
-        for tick in told("scheduler.tick")
+        for tick in logged("scheduler.tick")
     ]
     assert (first, second) == ([1, 1, 0, 1], [0, 0, 0, 0])
-    assert all(tick["milliseconds"] > 0 for tick in told("scheduler.tick"))
-    assert all(tick["levelname"] == "INFO" for tick in told("scheduler.tick"))
+    assert all(tick["milliseconds"] > 0 for tick in logged("scheduler.tick"))
+    assert all(tick["levelname"] == "INFO" for tick in logged("scheduler.tick"))
 
 
 @pytest.mark.engine(scheduler={"batch_size": 1})
 async def test_backlog_counts_all_that_are_overdue_before_any_is_scheduled(
-    world: World, told: Told
+    world: World, logged: Logged
 ) -> None:
     """S10: the gauge counts active connections whose slot is past and that have no job yet."""
     for _ in range(3):
@@ -71,7 +71,7 @@ async def test_backlog_counts_all_that_are_overdue_before_any_is_scheduled(
 
     assert (report.overdue, report.scheduled) == (3, 4)
     assert world.metric(BACKLOG) == 3
-    assert told("scheduler.tick")[0]["overdue"] == 3
+    assert logged("scheduler.tick")[0]["overdue"] == 3
 
 
 async def test_backlog_counts_by_an_interval_just_edited(world: World) -> None:
@@ -83,7 +83,7 @@ async def test_backlog_counts_by_an_interval_just_edited(world: World) -> None:
     assert (await world.tick("12:10")).overdue == 1
 
 
-async def test_skips_are_counted(world: World, told: Told) -> None:
+async def test_skips_are_counted(world: World, logged: Logged) -> None:
     """S10: `skipped` counts the due connections for which the guard holds a job."""
     connection = await world.connection(last_finished="11:00")
     await world.job(connection, scheduled_at=at("13:00"))
@@ -91,11 +91,11 @@ async def test_skips_are_counted(world: World, told: Told) -> None:
     report = await world.tick("12:00")
 
     assert (report.due, report.scheduled, report.skipped) == (1, 0, 1)
-    assert told("scheduler.tick")[0]["skipped"] == 1
+    assert logged("scheduler.tick")[0]["skipped"] == 1
 
 
 async def test_each_scheduled_connection_is_traced(
-    world: World, told: Told, monkeypatch: pytest.MonkeyPatch
+    world: World, logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S10: a debug event inside the tick's span, and an event of that span, with every field."""
     spans = Spans()
@@ -115,7 +115,7 @@ async def test_each_scheduled_connection_is_traced(
         "scheduled_at": at("11:00:30").isoformat(),
         "next_run_at": at("11:15").isoformat(),
     }
-    [record] = told("scheduler.job_scheduled")
+    [record] = logged("scheduler.job_scheduled")
     assert record["levelname"] == "DEBUG"
     assert {key: record[key] for key in expected} == expected
     span = spans.only()

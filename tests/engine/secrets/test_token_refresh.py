@@ -115,7 +115,7 @@ async def test_two_hundred_runs_in_four_processes_renew_once(
 
     workers = [
         await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "support.renewing", *arguments),
+            *(sys.executable, "-m", "support.token_refresh_process", *arguments),
             cwd=TESTS,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

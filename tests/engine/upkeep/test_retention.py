@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from support.fakes import eventually
-from support.world import EMPTY_PAGE, Told, World, at
+from support.world import EMPTY_PAGE, Logged, World, at
 from syncline import Connection
 from syncline.clock import monotonic, new_id
 from syncline.engine import service
@@ -180,28 +180,28 @@ async def test_several_may_prune_at_once(world: World) -> None:
 
 
 async def test_running_engine_prunes_and_measures(
-    world: World, told: Told, monkeypatch: pytest.MonkeyPatch
+    world: World, logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "FIRST_REST", timedelta())
     await finished(world, await world.connection(), OLD)
     running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
-    await eventually(lambda: bool(told("engine.pruned")))
+    await eventually(lambda: bool(logged("engine.pruned")))
     await eventually(lambda: world.metric("sync_engine_table_bytes", table="sync_jobs") is not None)
     world.engine.stop()
     await running
 
-    assert (told("engine.pruned")[0]["jobs"], told("engine.pruned")[0]["signals"]) == (1, 0)
+    assert (logged("engine.pruned")[0]["jobs"], logged("engine.pruned")[0]["signals"]) == (1, 0)
     assert world.metric("sync_engine_pruned_total", kind="jobs") == 1
 
 
 async def test_a_process_that_has_just_begun_leaves_what_is_old_for_later(
-    world: World, told: Told, monkeypatch: pytest.MonkeyPatch
+    world: World, logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "FIRST_REST", timedelta(seconds=0.3))
     await finished(world, await world.connection(), OLD)
     began = monotonic()
     running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
-    await eventually(lambda: bool(told("engine.pruned")))
+    await eventually(lambda: bool(logged("engine.pruned")))
     world.engine.stop()
     await running
 
@@ -238,7 +238,7 @@ async def test_age_of_the_oldest_snapshot_is_measured(world: World) -> None:
     assert 0.05 <= age < 60
 
 
-async def test_death_of_another_process_is_told_once(world: World, told: Told) -> None:
+async def test_death_of_another_process_is_told_once(world: World, logged: Logged) -> None:
     maintenance = world.engine._service._maintenance
     await maintenance.step()
     await world.sql(
@@ -250,6 +250,6 @@ async def test_death_of_another_process_is_told_once(world: World, told: Told) -
     await maintenance.step()
     await maintenance.step()
 
-    [death] = told("engine.worker_died")
+    [death] = logged("engine.worker_died")
     assert (death["host"], death["worker_pid"]) == ("elsewhere", 7)
     assert world.metric("sync_engine_workers", status="dead") == 1

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.world import Told, World, at
+from support.world import Logged, World, at
 from syncline import Connection, SyncResult
 
 BAD_INTERVALS = ["900", 900.5, 900.0, True, -5, 0, 59, 86401, 10**30, [], {}, ["x" * 5000], "often"]
@@ -13,21 +13,21 @@ RAW = "SELECT metadata #>> '{{sync,{key}}}' AS text FROM {{schema}}.connections 
 
 
 @pytest.mark.parametrize("interval", [60, 86400])
-async def test_interval_bounds_are_inclusive(world: World, told: Told, interval: int) -> None:
+async def test_interval_bounds_are_inclusive(world: World, logged: Logged, interval: int) -> None:
     """An interval may be 60 to `max_overridden_interval_seconds`."""
     connection = await world.connection(last_finished="00:00", sync={"interval_seconds": interval})
 
     await world.tick(at("00:00") + 3 * (at("24:00") - at("00:00")))
 
-    [plan] = told("scheduler.job_scheduled")
+    [plan] = logged("scheduler.job_scheduled")
     assert plan["base_interval_seconds"] == interval
     assert (await world.sync_metadata(connection))["interval_seconds"] == interval
-    assert told("scheduler.bad_metadata") == []
+    assert logged("scheduler.bad_metadata") == []
 
 
 @pytest.mark.parametrize("interval", BAD_INTERVALS, ids=lambda value: repr(value)[:20])
 async def test_bad_interval_is_replaced_at_the_next_persist(
-    world: World, told: Told, interval: Any
+    world: World, logged: Logged, interval: Any
 ) -> None:
     """A bad interval counts as absent, warns, and is replaced; the cursor stays byte for byte."""
     connection = await world.connection(
@@ -47,7 +47,7 @@ async def test_bad_interval_is_replaced_at_the_next_persist(
     assert await raw(world, connection, "cursor") == before
     kept = (await world.engine.connections.get(connection.id)).metadata
     assert (kept["sync"]["note"], kept["beside"]) == ({"by": "Ada"}, [1, None, "ü"])
-    [warning] = told("scheduler.bad_metadata")
+    [warning] = logged("scheduler.bad_metadata")
     assert warning["connection_id"] == str(connection.id)
     assert (warning["key"], len(warning["reason"]) < 200) == ("sync.interval_seconds", True)
 
@@ -77,7 +77,7 @@ async def test_bad_interval_waits_for_a_persist(world: World) -> None:
     ],
 )
 async def test_bad_value_of_another_key_is_told_and_survived(
-    world: World, told: Told, key: str, value: Any
+    world: World, logged: Logged, key: str, value: Any
 ) -> None:
     """A bad value counts as absent; a warning names the connection, the key and the reason."""
     connection = await world.connection(last_finished="12:00", sync={key: value, "cursor": 7})
@@ -88,7 +88,7 @@ async def test_bad_value_of_another_key_is_told_and_survived(
     assert (await world.pending(connection)).scheduled_at == at("12:15")
     assert (await world.pending(other)).scheduled_at == at("12:15")
     assert (await world.sync_metadata(connection))["cursor"] == 7
-    [warning] = told("scheduler.bad_metadata")
+    [warning] = logged("scheduler.bad_metadata")
     assert (warning["connection_id"], warning["key"]) == (str(connection.id), f"sync.{key}")
     assert warning["reason"]
 

@@ -7,7 +7,7 @@ import pytest
 
 from support.fakes import HeldRun, eventually
 from support.telemetry_events import Spans
-from support.world import Told, World, at
+from support.world import Logged, World, at
 from syncline import RateLimited, Signal, SyncResult, Transient
 
 NEWS = Signal("opened", at("11:00"), {})
@@ -44,7 +44,7 @@ async def test_claim_delay_counts_from_when_a_retried_job_was_due(world: World) 
 
 
 @pytest.mark.engine(rate_limit={"jitter_factor": 0})
-async def test_failures_are_counted_by_class(world: World, told: Told) -> None:
+async def test_failures_are_counted_by_class(world: World, logged: Logged) -> None:
     """E11: failed by class, rate-limit events, backoff seconds."""
     for _ in range(3):
         await world.job(await world.connection())
@@ -59,7 +59,7 @@ async def test_failures_are_counted_by_class(world: World, told: Told) -> None:
     assert counted(world, "backoff_seconds_count") == 3
     assert counted(world, "backoff_seconds_sum") == 70
     assert counted(world, "run_seconds_count", outcome="failed") == 3
-    assert len(told("executor.job_failed")) == 3
+    assert len(logged("executor.job_failed")) == 3
 
 
 async def test_reaped_jobs_are_counted(world: World) -> None:

@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 
 from support.fakes import eventually
-from support.interleaving import actor
-from support.interleaving import claim as claim_due
+from support.sessions import actor
+from support.sessions import claim as claim_due
 from support.slow_link import slow_link
 from support.world import World, at
 from syncline import Connection, Connector, Signal, SyncResult

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.world import Told, World
+from support.world import Logged, World
 from syncline import Connection, RateLimited, Transient, Unauthorized
 
 
@@ -35,22 +35,22 @@ async def test_a_library_logs_the_traceback_of_a_connector(
     assert "hunter2" not in record.getMessage()
 
 
-async def test_the_same_error_is_shown_once_and_counted(world: World, told: Told) -> None:
+async def test_the_same_error_is_shown_once_and_counted(world: World, logged: Logged) -> None:
     await run_buggy(world, 5)
 
-    [shown] = told("executor.connector_raised")
+    [shown] = logged("executor.connector_raised")
     assert (shown["error_class"], shown["provider_slug"]) == ("KeyError", "github")
     assert world.engine.telemetry._logged_errors["github", "KeyError"].repeated == 4
 
 
 async def test_an_error_that_connectors_are_meant_to_raise_needs_no_traceback(
-    world: World, told: Told
+    world: World, logged: Logged
 ) -> None:
     await world.job(await world.connection())
     world.script(Transient("the provider is down"))
     await world.run_due()
 
-    assert told("executor.connector_raised") == []
+    assert logged("executor.connector_raised") == []
 
 
 @pytest.mark.parametrize("base", [Exception, RateLimited, Unauthorized])

@@ -1,4 +1,4 @@
-"""A help desk over HTTP that stands in memory, and connectors of every kind that read it."""
+"""A help desk's HTTP API in memory, and connectors of every kind for it."""
 
 import json
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ TICKETS = [
 ]
 
 
-class DeskServer(httpx2.AsyncBaseTransport):
+class HelpDeskServer(httpx2.AsyncBaseTransport):
     """Answers `/tickets?after=` without a socket."""
 
     def __init__(self) -> None:
@@ -34,8 +34,8 @@ class DeskServer(httpx2.AsyncBaseTransport):
         return httpx2.Response(200, headers=headers, stream=httpx2.ByteStream(body))
 
 
-class Desk(Connector):
-    """A connector without a flaw, whose parts the flawed ones replace."""
+class HelpDesk(Connector):
+    """A correct connector; tests override its parts to break it."""
 
     provider = "desk"
 
@@ -60,7 +60,7 @@ class Desk(Connector):
         return Signal("ticket", at, ticket, dedupe_key=str(ticket["id"]))
 
 
-class StreamingDesk(Desk):
+class StreamingHelpDesk(HelpDesk):
     """Yields all pages in one run."""
 
     async def sync(  # type: ignore[override]  # another kind of connector
@@ -74,7 +74,7 @@ class StreamingDesk(Desk):
                 return
 
 
-class BlockingDesk(Desk):
+class BlockingHelpDesk(HelpDesk):
     """A plain function, which runs in a thread."""
 
     def sync(self, connection: Connection, cursor: Any) -> SyncResult:  # type: ignore[override]
@@ -83,6 +83,6 @@ class BlockingDesk(Desk):
         return self.page(answer.json()["tickets"], cursor)
 
 
-def desk_subject(make: Any = Desk, **options: Any) -> Subject:
-    """Return a connector to be examined, in front of a desk of its own."""
-    return Subject(make=make, answers=lambda: lambda _: DeskServer(), max_pages=10, **options)
+def help_desk_subject(make: Any = HelpDesk, **options: Any) -> Subject:
+    """Return a connector to check, in front of a help desk of its own."""
+    return Subject(make=make, answers=lambda: lambda _: HelpDeskServer(), max_pages=10, **options)

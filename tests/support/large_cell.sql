@@ -1,4 +1,4 @@
--- A crowded cell at noon: 40 000 connections, 200 000 finished jobs, 50 000 jobs in backoff and
+-- A large cell at noon: 40 000 connections, 200 000 finished jobs, 50 000 jobs in backoff and
 -- 50 000 scheduled ahead, 50 000 signals. Due are 50 connections, 50 jobs, and 20 jobs whose wait is over.
 CREATE FUNCTION pg_temp.id(kind int, n int) RETURNS uuid LANGUAGE sql AS
     $$ SELECT (kind || lpad(to_hex(n), 31, '0'))::uuid $$;

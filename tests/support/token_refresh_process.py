@@ -1,6 +1,6 @@
 """A process of many runs that all find the same access token expired.
 
-python -m support.renewing DATABASE_URL KEYS CONNECTION PAGE RUNS
+python -m support.token_refresh_process DATABASE_URL KEYS CONNECTION PAGE RUNS
 """
 
 import asyncio

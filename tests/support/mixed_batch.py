@@ -1,4 +1,4 @@
-"""A street of connections that are claimed, run and settled together, most of them badly."""
+"""A batch of connections that are claimed, run and settled together, most of them badly."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ Answer = Callable[[], Any]
 
 
 class Answering(Connector):
-    """Answers each connection as the test says, and the others as they should be."""
+    """Answers each connection as the test says; the others get a healthy page."""
 
     provider = "github"
 
@@ -36,8 +36,8 @@ class AnsweringInThread(Answering):
         return self.answer(connection)
 
 
-class Street:
-    """Connections by what they answer, with a healthy one at each end."""
+class MixedBatch:
+    """Bad connections by name, with a healthy one before and after them."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -46,21 +46,21 @@ class Street:
         self.healthy: list[Connection] = []
 
     async def run(self, answers: Mapping[str, Answer]) -> None:
-        """Run one due job of each, all at once, and see that the healthy ones are well."""
+        """Run one due job of each in one batch, and check that the healthy ones succeeded."""
         connector = self.world.engine.providers["github"]
         assert isinstance(connector, Answering)
-        self.healthy.append(await self._move_in())
+        self.healthy.append(await self._add_connection())
         for name, answer in answers.items():
-            self.connections[name] = await self._move_in()
+            self.connections[name] = await self._add_connection()
             connector.answers[self.connections[name].id] = answer
-        self.healthy.append(await self._move_in())
+        self.healthy.append(await self._add_connection())
 
         assert await self.world.run_due() == len(answers) + 2
         for name, connection in self.connections.items():
             [self.jobs[name], *_] = await self.world.jobs(connection)
-        await self._see_that_the_healthy_are_well()
+        await self._assert_healthy_ones_succeeded()
 
-    async def see_that_nothing_of_it_was_stored(self, name: str) -> None:
+    async def assert_nothing_was_stored(self, name: str) -> None:
         connection, job = self.connections[name], self.jobs[name]
         assert (job.status, job.attempts) == ("queued", 1), name
         assert job.retry_after is not None, name
@@ -69,7 +69,7 @@ class Street:
         stored = await self.world.engine.connections.get(connection.id)
         assert (stored.status, stored.metadata["sync"]["cursor"]) == ("active", "before"), name
 
-    async def see_that_errors_are_bounded_and_readable(self) -> None:
+    async def assert_errors_are_bounded(self) -> None:
         rows = await self.world.sql(
             "SELECT error::text, octet_length(error::text) AS bytes FROM {schema}.sync_jobs"
             " WHERE error IS NOT NULL"
@@ -78,12 +78,12 @@ class Street:
             assert row["bytes"] <= MAX_ERROR_BYTES
             assert {"class", "message", "attempt", "time"} <= json.loads(row["error"]).keys()
 
-    async def _move_in(self) -> Connection:
+    async def _add_connection(self) -> Connection:
         connection = await self.world.connection(sync={"cursor": "before"})
         await self.world.job(connection)
         return connection
 
-    async def _see_that_the_healthy_are_well(self) -> None:
+    async def _assert_healthy_ones_succeeded(self) -> None:
         for connection in self.healthy:
             [job] = await self.world.jobs(connection)
             assert job.status == "succeeded"
@@ -92,6 +92,6 @@ class Street:
         assert await self.world.engine.verify() == []
 
 
-def street_of(url: str, connector: Connector, **settings: Any) -> Any:
-    """Open a world whose one connector answers as a street does."""
+def batch_world(url: str, connector: Connector, **settings: Any) -> Any:
+    """Open a world whose one connector answers as a batch does."""
     return open_world(url, connectors=[connector], executor={"concurrency": 200, **settings})

@@ -1,4 +1,4 @@
-"""The API of an engine, served on loopback by a thread, with keys and rows to ask for."""
+"""The API of an engine, served on loopback by a thread, with keys and rows to request."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ from syncline import Engine, Settings
 from syncline.api.server import Listener, serving
 from syncline.testing import ScriptedConnector
 
-# A test sends what it likes; limits on asking have tests of their own.
+# Rate limits have tests of their own.
 UNLIMITED = {
     "port": 0,
     "requests_per_second": 1_000_000,
@@ -26,7 +26,7 @@ UNLIMITED = {
 
 
 @dataclass
-class Served:
+class ApiServer:
     """Where a server is, the keys to it, and ids that exist there."""
 
     url: str = ""
@@ -36,9 +36,9 @@ class Served:
 
 
 @contextmanager
-def served_api(database_url: str, **settings: Any) -> Iterator[Served]:
+def running_api(database_url: str, **settings: Any) -> Iterator[ApiServer]:
     """Lend a running server with the keys of an operator and of the tenant "acme"."""
-    found, is_ready = Served(), threading.Event()
+    found, is_ready = ApiServer(), threading.Event()
     loop = asyncio.new_event_loop()
     done = asyncio.Event()
 
@@ -64,7 +64,7 @@ def served_api(database_url: str, **settings: Any) -> Iterator[Served]:
         loop.close()
 
 
-async def _fill(engine: Engine, found: Served) -> None:
+async def _fill(engine: Engine, found: ApiServer) -> None:
     for name, tenant in (("operator", None), ("tenant", "acme")):
         _, found.keys[name] = await engine.access.create_key(name, tenant_id=tenant)
     connections = [

@@ -1,4 +1,4 @@
-"""Connectors for processes that die: what was called and stopped is written down in a ledger."""
+"""Connectors for processes that die; each writes its calls and stops into a ledger file."""
 
 import asyncio
 import ctypes

@@ -1,6 +1,6 @@
-"""A realistic house: 5 000 connections of 30 tenants, with failures of each kind.
+"""Realistic sample data: 5,000 connections of 30 tenants, with failures of each kind.
 
-python -m support.showcase postgresql://… fills a migrated, empty database.
+python -m support.sample_data postgresql://… fills a migrated, empty database.
 """
 
 import asyncio
@@ -138,8 +138,8 @@ SIGNAL_COLUMNS = [
 
 
 @dataclass
-class House:
-    """What is to be written, made by chance from a seed, as of one moment."""
+class SampleData:
+    """Rows generated from a seed, as of one moment."""
 
     now: datetime
     chance: random.Random
@@ -348,29 +348,31 @@ def _error(
     return json.dumps(record | ({"hint": 900, "hinted": True} if hinted else {}))
 
 
-async def fill(url: str, *, count: int = 5_000, seed: int = 7, schema: str = "syncline") -> House:
-    """Write the house into an empty database, as of its own clock."""
+async def fill(
+    url: str, *, count: int = 5_000, seed: int = 7, schema: str = "syncline"
+) -> SampleData:
+    """Write the sample data into an empty database, as of the database's clock."""
     session = await asyncpg.connect(url)
     try:
-        house = House(await session.fetchval("SELECT clock_timestamp()"), random.Random(seed))
-        house.build(count)
+        data = SampleData(await session.fetchval("SELECT clock_timestamp()"), random.Random(seed))
+        data.build(count)
         copy = session.copy_records_to_table
         await copy(
-            "connections", schema_name=schema, columns=CONNECTION_COLUMNS, records=house.connections
+            "connections", schema_name=schema, columns=CONNECTION_COLUMNS, records=data.connections
         )
-        house.jobs.sort(key=lambda row: row[0])
-        await copy("sync_jobs", schema_name=schema, columns=JOB_COLUMNS, records=house.jobs)
-        house.signals.sort(key=lambda row: row[7])
-        await copy("signals", schema_name=schema, columns=SIGNAL_COLUMNS, records=house.signals)
+        data.jobs.sort(key=lambda row: row[0])
+        await copy("sync_jobs", schema_name=schema, columns=JOB_COLUMNS, records=data.jobs)
+        data.signals.sort(key=lambda row: row[7])
+        await copy("signals", schema_name=schema, columns=SIGNAL_COLUMNS, records=data.signals)
         await session.execute("ANALYZE")
-        await greet(session, house, schema)
+        await write_heartbeats(session, data, schema)
     finally:
         await session.close()
-    return house
+    return data
 
 
-async def greet(session: Any, house: House, schema: str = "syncline") -> None:
-    """Let five workers be heard of: three alive, one that stops, one that died."""
+async def write_heartbeats(session: Any, data: SampleData, schema: str = "syncline") -> None:
+    """Write the heartbeats of five workers: three alive, one stopping, one dead."""
     now = await session.fetchval("SELECT clock_timestamp()")
     everything = sorted(set(PROVIDERS) - {"ledger"})
     rows = [
@@ -391,7 +393,7 @@ async def greet(session: Any, house: House, schema: str = "syncline") -> None:
         " started_at, beat_at, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, '0.1.0')",
         [
             (
-                house.id_at(now - timedelta(hours=hours)),
+                data.id_at(now - timedelta(hours=hours)),
                 *row,
                 now - timedelta(hours=hours),
                 now - timedelta(seconds=seconds),
@@ -402,8 +404,8 @@ async def greet(session: Any, house: House, schema: str = "syncline") -> None:
 
 
 def main() -> None:
-    house = asyncio.run(fill(sys.argv[1]))
-    rows = (len(house.connections), len(house.jobs), len(house.signals))
+    data = asyncio.run(fill(sys.argv[1]))
+    rows = (len(data.connections), len(data.jobs), len(data.signals))
     print("{:,} connections, {:,} jobs, {:,} signals".format(*rows))
     assert math.prod(rows)
 

@@ -1,4 +1,4 @@
-"""A real Chromium, and a server of the dashboard for it to look at."""
+"""A real Chromium, and a dashboard server with sample data for it to visit."""
 
 import asyncio
 import shutil
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from support import showcase
+from support import sample_data
 from syncline import Engine, Settings
 from syncline.api.server import Listener, serving
 from syncline.settings import ApiSettings
@@ -26,15 +26,15 @@ FLAGS = [
     "--disable-sync",
 ]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-GREET_EVERY_SECONDS = 3.0
+HEARTBEAT_SECONDS = 3.0
 
 
 def find_chromium() -> str | None:
     return next((path for name in BROWSERS if (path := shutil.which(name))), None)
 
 
-class House:
-    """A server in a thread of its own, on a database that is filled like a real one."""
+class Dashboard:
+    """The dashboard, served by a thread, on a database full of sample data."""
 
     def __init__(self, url: str, *, connections: int) -> None:
         self.database_url = url
@@ -79,21 +79,21 @@ class House:
         async with Engine(Settings(database_url=self.database_url)) as engine:
             self._engine = engine
             await engine.migrate()
-            made = await showcase.fill(self.database_url, count=self._connections)
+            made = await sample_data.fill(self.database_url, count=self._connections)
             with closing(Listener(ApiSettings(port=0))) as listener:
                 async with serving(engine, listener, page=True):
                     self.url = listener.url
                     self._ready.set()
-                    await self._greet_until_left(made)
+                    await self._beat_until_left(made)
 
-    async def _greet_until_left(self, made: showcase.House) -> None:
+    async def _beat_until_left(self, made: sample_data.SampleData) -> None:
         assert self._leave is not None
         session = await asyncpg.connect(self.database_url)
         try:
             while not self._leave.is_set():
-                await showcase.greet(session, made)
+                await sample_data.write_heartbeats(session, made)
                 try:
-                    async with asyncio.timeout(GREET_EVERY_SECONDS):
+                    async with asyncio.timeout(HEARTBEAT_SECONDS):
                         await self._leave.wait()
                 except TimeoutError:
                     continue
@@ -101,7 +101,7 @@ class House:
             await session.close()
 
     @contextmanager
-    def open(self) -> Iterator["House"]:
+    def open(self) -> Iterator["Dashboard"]:
         thread = threading.Thread(target=self.run, name="dashboard")
         thread.start()
         self._ready.wait()
@@ -115,25 +115,25 @@ class House:
             thread.join()
 
 
-class Watched:
-    """A page of the browser, and what it should not have done."""
+class Visit:
+    """A page in the browser, and complaints: errors, warnings, requests to other hosts."""
 
-    def __init__(self, page: Any, house: House) -> None:
+    def __init__(self, page: Any, dashboard: Dashboard) -> None:
         self.page = page
-        self.house = house
+        self.dashboard = dashboard
         self.complaints: list[str] = []
-        page.on("console", self._hear)
+        page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.complaints.append(f"page error: {error}"))
-        page.on("request", self._see)
+        page.on("request", self._on_request)
 
     def goto(self, path: str) -> Any:
-        self.page.goto(self.house.url + path)
+        self.page.goto(self.dashboard.url + path)
         return self.page
 
-    def _hear(self, message: Any) -> None:
+    def _on_console(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(f"console: {message.text}")
 
-    def _see(self, request: Any) -> None:
-        if urlsplit(request.url).netloc != urlsplit(self.house.url).netloc:
+    def _on_request(self, request: Any) -> None:
+        if urlsplit(request.url).netloc != urlsplit(self.dashboard.url).netloc:
             self.complaints.append(f"another host: {request.url}")

@@ -1,13 +1,13 @@
-"""A small JSON API that can page in every usual way, and whose records a test changes."""
+"""A small JSON API with every usual kind of pagination, whose records a test changes."""
 
 from typing import Any
 
 from support.httpserver import Reply, Seen, json_reply
 
-TOKEN = "t0k3n-of-the-listing"
+TOKEN = "t0k3n-of-the-records"
 
 
-class Listing:
+class RecordsApi:
     """Records by their id; each change gets the next number as its time."""
 
     def __init__(self, count: int, size: int = 2) -> None:

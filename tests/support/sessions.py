@@ -1,4 +1,4 @@
-"""Sessions that take turns in a written-out order, and proof that one of them waits."""
+"""Database sessions that take turns in a written order, and proof that one of them waits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
