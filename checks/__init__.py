@@ -1,0 +1,1 @@
+"""The rules of CONTRIBUTING.md that ruff, mypy and import-linter cannot check."""
