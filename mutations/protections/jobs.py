@@ -179,7 +179,7 @@ JOBS = (
         "tests/services/test_retry_and_cancel_rules.py::test_the_next_job_waits_until_a_cancelled_run_has_stopped",
     ),
     Mutation(
-        "the wait of a suspect for a cancelled run",
+        "the wait of a poison job for a cancelled run",
         "a job that may kill workers starts while the cancelled one still runs",
         "store/queue/claims.py",
         (

@@ -87,11 +87,11 @@ LEASES = (
         "tests/engine/worker/test_large_connections.py::test_a_claim_brings_nothing_of_what_is_large",
     ),
     Mutation(
-        "suspects one at a time",
+        "poison jobs one at a time",
         "a process runs many of the jobs that may kill it",
         "engine/worker/executor.py",
-        (("suspects=0 if suspects else 1,", "suspects=wanted,"),),
-        "tests/engine/worker/test_lease_rules.py::test_process_runs_one_suspect_at_a_time",
+        (("poison_jobs=0 if poison_jobs else 1,", "poison_jobs=wanted,"),),
+        "tests/engine/worker/test_lease_rules.py::test_process_runs_one_poison_job_at_a_time",
     ),
     Mutation(
         "locks that a settle does not wait for",

@@ -42,7 +42,7 @@ SCHEDULE = (
         "connections of a clock that stood ahead",
         "they are put off until the clock comes there again",
         "engine/scheduler/tick.py",
-        (("            partial(schedule.look_at_ahead, after=ahead_of, limit=size),\n", ""),),
+        (("            partial(schedule.bring_checks_back, after=ahead_of, limit=size),\n", ""),),
         "tests/engine/test_time_rules.py::test_a_clock_that_stood_ahead_for_a_moment_stalls_nobody",
     ),
     Mutation(
@@ -77,7 +77,7 @@ SCHEDULE = (
         "engine/scheduler/tick.py",
         (
             (
-                "await schedule.look_at_ahead(tx, after=horizon + 2 * longest, limit=size)",
+                "await schedule.bring_checks_back(tx, after=horizon + 2 * longest, limit=size)",
                 "size - 1 if longest else size",
             ),
         ),

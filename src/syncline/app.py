@@ -14,7 +14,7 @@ from syncline.children.parsers import PARSERS
 from syncline.clock import Dice, Rng, clock_from
 from syncline.engine.connector_setup import configure_connectors
 from syncline.engine.scheduler.tick import Scheduler, TickReport
-from syncline.engine.secrets.token_refresh import Renewals
+from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.secrets.vault import Vault
 from syncline.engine.service import Service
 from syncline.engine.upkeep.connector_files import ConnectorFiles
@@ -258,8 +258,8 @@ class Engine:
             await pool.open()
             resources.push_async_callback(pool.close)
         self._pool, self._lease_pool = pools
-        self._renewals = Renewals(self._pool, self._clock, self._vault)
-        resources.push_async_callback(self._renewals.close)
+        self._token_refresher = TokenRefresher(self._pool, self._clock, self._vault)
+        resources.push_async_callback(self._token_refresher.close)
 
     def _build(self, url: str) -> None:
         settings, clock, dice, telemetry = self.settings, self._clock, self._dice, self.telemetry
@@ -269,7 +269,13 @@ class Engine:
         settler = Settler(self._pool, settings, clock, dice)
         self._scheduler = Scheduler(self._pool, settings, clock, dice, telemetry, self._wakeup)
         self._executor = Executor(
-            self._pool, settings.executor, self.providers, clock, settler, telemetry, self._renewals
+            self._pool,
+            settings.executor,
+            self.providers,
+            clock,
+            settler,
+            telemetry,
+            self._token_refresher,
         )
         self._key_uses = KeyUses(self._pool)
         heartbeat = self._heartbeat()

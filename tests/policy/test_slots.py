@@ -132,7 +132,7 @@ def test_a_planned_run_is_its_slot_and_jitter(
         slot = Slot(now, now + interval)
     assert plan.slot_at == slot.due_at
     assert plan.scheduled_at == plan.slot_at + plan.jitter_seconds * SECOND
-    assert plan.next_run_at == plan.look_again_at == slot.next_run_at
+    assert plan.next_run_at == plan.next_check_at == slot.next_run_at
     assert plan.scheduled_at < plan.next_run_at, "jitter never reaches the next slot"
 
 
@@ -161,7 +161,7 @@ def test_a_bootstrap_runs_at_once(activated: str | None, reference: str) -> None
 
     assert plan.scheduled_at == plan.slot_at == at("12:00")
     assert plan.next_run_at == at(reference) + QUARTER + plan.jitter_seconds * SECOND
-    assert plan.look_again_at == at("12:15"), "a next run in the past is no reason to look at once"
+    assert plan.next_check_at == at("12:15"), "a next run in the past is no reason to look at once"
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ async def test_the_next_job_waits_until_a_run_that_plain_sql_cancelled_has_stopp
     assert await world.engine.verify() == []
 
 
-@pytest.mark.parametrize("lapses", [0, 2], ids=["a job", "a suspect"])
+@pytest.mark.parametrize("lapses", [0, 2], ids=["a job", "a poison job"])
 async def test_the_next_job_waits_for_a_dead_worker_as_long_as_its_lease(
     world: World, lapses: int
 ) -> None:

@@ -194,7 +194,7 @@ def noon_cases() -> Iterator[Case]:
         *("save_plans", schedule.SAVE_PLANS, fifty, DUE, ["{}"] * fifty, [NOON] * fifty),
         *([NOON] * fifty, NOON),
     )
-    yield case("look_later", schedule.LOOK_LATER, fifty, DUE, [NOON] * fifty)
+    yield case("check_later", schedule.CHECK_LATER, fifty, DUE, [NOON] * fifty)
     yield case("lock", connections.LOCK, fifty, DUE)
     cursors, times = ["{}"] * fifty, [NOON] * fifty
     yield case(
@@ -230,14 +230,14 @@ def quiet_cases() -> Iterator[Case]:
     yield case("next_edited of nothing", schedule.NEXT_EDITED, 0, UUID(int=0), 1000)
     yield case("lock_left of nothing", schedule.LOCK_LEFT, 0, UUID(int=0), 1000)
     yield case("end_backoffs of nothing", claims.END_BACKOFFS, 0, PROVIDERS, then, 2000)
-    yield case("look_at_ahead of nothing", schedule.LOOK_AT_AHEAD, 0, at("23:00"), 1000)
+    yield case("bring_checks_back of nothing", schedule.BRING_CHECKS_BACK, 0, at("23:00"), 1000)
     yield case("take_over of nothing", claims.TAKE_OVER, 0, then, then, 500, TOKEN, LATER)
 
 
 def clock_ahead_cases() -> Iterator[Case]:
     """Return what the engine does once after the clock stood ahead: read what is pending."""
     thousand, ahead, pending = 1000, 39_950, 100_000
-    yield case("look_at_ahead", schedule.LOOK_AT_AHEAD, ahead, at("12:30"), thousand)
+    yield case("bring_checks_back", schedule.BRING_CHECKS_BACK, ahead, at("12:30"), thousand)
     nothing, waits = [at("23:00")] * 2, [LATER, at("23:00")]
     for latest in (nothing, waits):
         yield case("pull_back", jobs.PULL_BACK, pending, at("23:00"), NOON, *latest, thousand)

@@ -127,7 +127,7 @@ async def claim(tx: Transaction, world: World, *, limit: int = 10) -> list[Claim
         tx,
         ["github"],
         limit=limit,
-        suspects=1,
+        poison_jobs=1,
         flight_by_type=world.settings.executor.single_flight == "job_type",
         lease=lease,
     )

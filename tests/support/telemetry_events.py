@@ -34,7 +34,7 @@ def schedule(
         jitter_seconds=45,
         scheduled_at=NOON + 45 * SECOND,
         next_run_at=NOON + 900 * SECOND,
-        look_again_at=NOON + 900 * SECOND,
+        next_check_at=NOON + 900 * SECOND,
         last_finished_at=NOON - 900 * SECOND,
     )
     telemetry.jobs_scheduled([plan], jitter_pct_min=0, jitter_pct_max=0.2)

@@ -29,7 +29,7 @@ async def call_many(url: str, keys: str, connection_id: UUID, page: str, runs: i
             async with HttpClient(
                 HttpEnvironment(allow_private=True),
                 provider_slug="desk",
-                credentials=engine._renewals.open_for_run(claim()),
+                credentials=engine._token_refresher.open_for_run(claim()),
             ) as http:
                 return str((await http.get(page)).json()["me"])
 

@@ -26,7 +26,7 @@ from syncline.redaction import Scrubber, secrets_in
 USER_AGENT = "syncline"
 MAX_ERROR = 1_000  # characters of a message
 Authenticate = Callable[[Mapping[str, Any]], Authentication]
-"""A connector's own way to send credentials; called again whenever they were renewed."""
+"""A connector's own way to send credentials; called again whenever they are refreshed."""
 
 
 class Options(TypedDict, total=False):
@@ -95,7 +95,7 @@ class HttpClient(Pages):
         seconds = options.get("timeout_seconds") or self._environment.limits.timeout_seconds
         asked = f"{method.upper()} {address(self._join(url))}"
         try:
-            answer = await self._call_renewing(method.upper(), url, options)
+            answer = await self._call_refreshing(method.upper(), url, options)
             error = self._judge(answer, asked, options.get("accept", ()))
         except SLOW:
             error = Transient(f"{asked} did not answer within {seconds:g} s")
@@ -107,22 +107,22 @@ class HttpClient(Pages):
             raise self._scrubbed(error) from None  # what lies behind may hold secrets
         return answer
 
-    async def _call_renewing(self, method: str, url: str, options: Options) -> Response:
+    async def _call_refreshing(self, method: str, url: str, options: Options) -> Response:
         """Call with an access token that has not expired, and again with a new one if refused."""
         credentials = self._credentials
-        if not isinstance(credentials, Credentials) or not credentials.can_be_renewed:
+        if not isinstance(credentials, Credentials) or not credentials.can_be_refreshed:
             return await self._call(method, url, options)
         if credentials.is_expired(host_time()):
-            await self._renew(credentials, None)
+            await self._refresh(credentials, None)
         token = credentials.get("access_token")
         answer = await self._call(method, url, options)
         if answer.status_code != 401 or origin_of(answer.url) != self._origin:
             return answer
-        await self._renew(credentials, token)
+        await self._refresh(credentials, token)
         return await self._call(method, url, options)
 
-    async def _renew(self, credentials: Credentials, rejected: str | None) -> None:
-        await credentials.renew(rejected, self._environment)
+    async def _refresh(self, credentials: Credentials, rejected: str | None) -> None:
+        await credentials.refresh(rejected, self._environment)
         self._read_credentials()
 
     async def _call(self, method: str, url: str, options: Options) -> Response:

@@ -9,24 +9,24 @@ from syncline.redaction import Scrubber, secrets_in
 if TYPE_CHECKING:
     from syncline.http.environment import HttpEnvironment
 
-Renew = Callable[[str | None, "HttpEnvironment"], Awaitable[Mapping[str, Any]]]
+Refresh = Callable[[str | None, "HttpEnvironment"], Awaitable[Mapping[str, Any]]]
 """Returns newer credentials than those whose access token was rejected, if one was."""
 
-EARLY_SECONDS = 60  # a token is renewed so long before it expires
+EARLY_SECONDS = 60  # a token is refreshed this long before it expires
 
 
 class Credentials(Mapping[str, Any]):
     """Reads like a dictionary; prints, logs and copies as nothing but its name."""
 
-    __slots__ = ("_renew", "_values")
+    __slots__ = ("_refresh", "_values")
 
     def __init__(
         self,
         values: Mapping[str, Any],
-        renew: "Renew | None" = None,
+        refresh: "Refresh | None" = None,
     ) -> None:
         self._values = dict(values)
-        self._renew = renew
+        self._refresh = refresh
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -47,23 +47,23 @@ class Credentials(Mapping[str, Any]):
         raise TypeError("credentials are not to be pickled")
 
     @property
-    def can_be_renewed(self) -> bool:
-        return self._renew is not None and is_renewable(self._values)
+    def can_be_refreshed(self) -> bool:
+        return self._refresh is not None and is_refreshable(self._values)
 
     def is_expired(self, now: datetime) -> bool:
         return is_expired(self._values, now)
 
-    async def renew(self, rejected: str | None, environment: "HttpEnvironment") -> None:
+    async def refresh(self, rejected: str | None, environment: "HttpEnvironment") -> None:
         """Take over newer credentials than those whose access token was rejected or expired."""
-        assert self._renew is not None
-        self._values = dict(await self._renew(rejected, environment))
+        assert self._refresh is not None
+        self._values = dict(await self._refresh(rejected, environment))
 
     def scrubber(self) -> Scrubber:
         """Return what takes these secrets out of text."""
         return Scrubber(secrets_in(self._values))
 
 
-def is_renewable(values: Mapping[str, Any]) -> bool:
+def is_refreshable(values: Mapping[str, Any]) -> bool:
     """Return whether these are OAuth 2 credentials that can be had anew without a person."""
     grant = values.get("refresh_token") or values.get("grant_type") == "client_credentials"
     return bool(values.get("token_url") and grant)

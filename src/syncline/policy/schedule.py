@@ -85,7 +85,7 @@ class RunPlan(NamedTuple):
     jitter_seconds: int
     scheduled_at: datetime
     next_run_at: datetime
-    look_again_at: datetime
+    next_check_at: datetime
     last_finished_at: datetime | None
     repairs_interval: bool = False
 
@@ -120,14 +120,14 @@ def plan_run(
     jitter = timedelta(0, jitter_seconds)
     if candidate.last_finished_at is None:
         reference = options.first_activated_at or candidate.created_at or now
-        slot_at, scheduled_at, look_again_at = now, now, now + interval
+        slot_at, scheduled_at, next_check_at = now, now, now + interval
         next_run_at = reference + interval + jitter
     elif _is_ahead(candidate, options, now):
         slot_at, scheduled_at = now, now + jitter
-        next_run_at = look_again_at = now + interval
+        next_run_at = next_check_at = now + interval
     else:
         slot_at, next_run_at = plan_slot(candidate.last_finished_at, interval, now)
-        scheduled_at, look_again_at = slot_at + jitter, next_run_at
+        scheduled_at, next_check_at = slot_at + jitter, next_run_at
     return RunPlan(
         candidate.connection_id,
         candidate.tenant_id,
@@ -138,7 +138,7 @@ def plan_run(
         jitter_seconds,
         scheduled_at,
         next_run_at,
-        look_again_at,
+        next_check_at,
         candidate.last_finished_at,
         options.interval_is_bad,
     )

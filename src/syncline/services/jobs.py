@@ -130,7 +130,7 @@ class Jobs(BaseService):
             if not await triggers.cancel(tx, job_id, now=await self._clock.now(tx)):
                 ended = await get_job(tx, job_id, tenant_id)
                 raise Conflict(f"job {job_id} is {ended.status} already")
-            await connections.look_at_once(tx, [job.connection_id])
+            await connections.check_now(tx, [job.connection_id])
             return await get_job(tx, job_id, tenant_id)
 
         return await self._pool.retrying(change)

@@ -207,7 +207,7 @@ class Transaction:
         return now
 
 
-Lend = Callable[[], AbstractAsyncContextManager[Transaction]]
+SessionLease = Callable[[], AbstractAsyncContextManager[Transaction]]
 """Lends the session that its owner keeps, for one transaction."""
 
 Check = Callable[[Transaction], Awaitable[None]]
@@ -326,7 +326,7 @@ class Pool:
             yield tx
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[Lend]:
+    async def session(self) -> AsyncIterator[SessionLease]:
         """Keep a session for such statements, one after the other."""
         if self._pgbouncer:  # which needs settings beside each
             yield self.transaction
@@ -349,7 +349,7 @@ class Pool:
         """
         return await self._retrying(self.statement if alone else self.transaction, work)
 
-    async def _retrying(self, lend: Lend, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def _retrying(self, lend: SessionLease, work: Callable[[Transaction], Awaitable[T]]) -> T:
         for tries_left in reversed(range(TRIES)):
             try:
                 async with lend() as tx:

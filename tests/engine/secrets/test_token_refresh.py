@@ -142,7 +142,7 @@ async def test_a_revoked_grant_stops_the_connection_with_its_reason(
     stopped, job = await run(own, connection)
 
     assert (stopped.status, job.error["class"]) == ("needs_reauth", "Unauthorized")
-    why = "the provider renews access no more (invalid_grant: the token was revoked)"
+    why = "the provider refused to refresh the access token (invalid_grant: the token was revoked)"
     assert stopped.status_reason["why"] == why
     assert tokens.refreshes == 1
 
@@ -247,7 +247,7 @@ async def test_a_token_is_stored_though_its_run_was_cancelled(
 
     await own.engine._executor.drain(0)
     await running
-    await own.engine._renewals.close()
+    await own.engine._token_refresher.close()
 
     stored = await own.sql("SELECT version, renewing FROM {schema}.credentials")
     assert [tuple(row) for row in stored] == [(2, None)]

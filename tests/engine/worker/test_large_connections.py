@@ -82,7 +82,7 @@ async def test_a_claim_brings_nothing_of_what_is_large(world: World) -> None:
     try:
         async with pool.statement() as tx:
             rows = await claims.claim(
-                tx, ["github"], limit=10, suspects=1, flight_by_type=False, lease=lease
+                tx, ["github"], limit=10, poison_jobs=1, flight_by_type=False, lease=lease
             )
     finally:
         await pool.close()

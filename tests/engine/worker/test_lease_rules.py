@@ -210,16 +210,16 @@ async def test_running_row_without_a_lease_is_reaped_a_lease_after_its_start(
     assert (await world.get_job(job_id)).status == "queued"
 
 
-async def test_process_runs_one_suspect_at_a_time(world: World) -> None:
+async def test_process_runs_one_poison_job_at_a_time(world: World) -> None:
     """E7: jobs whose lease lapsed twice or more in a row run one at a time in a process."""
-    suspects = [await world.job(await world.connection(), lapses=2 + n % 2) for n in range(3)]
+    poison_jobs = [await world.job(await world.connection(), lapses=2 + n % 2) for n in range(3)]
     others = [await world.job(await world.connection(), lapses=n % 2) for n in range(2)]
     runs = [HeldRun(SyncResult()) for _ in range(5)]
     world.script(*runs)
 
     running = asyncio.create_task(world.run_due())
     await asyncio.gather(*(run.started.wait() for run in runs[:3]))
-    statuses = [[(await world.get_job(id_)).status for id_ in ids] for ids in (suspects, others)]
+    statuses = [[(await world.get_job(id_)).status for id_ in ids] for ids in (poison_jobs, others)]
     for run in runs:
         run.let_go.set()
 
@@ -228,7 +228,7 @@ async def test_process_runs_one_suspect_at_a_time(world: World) -> None:
     assert statuses[1] == ["running", "running"]
 
 
-async def test_suspects_run_side_by_side_in_different_processes(world: World) -> None:
+async def test_poison_jobs_run_side_by_side_in_different_processes(world: World) -> None:
     """E7: the limit is a process's own."""
     for _ in range(2):
         await world.job(await world.connection(), lapses=2)

@@ -17,11 +17,11 @@ async def test_a_job_that_was_lost_and_claimed_again_keeps_its_place() -> None:
     runs.leave(lost)
 
     assert runs.unsettled() == [again]
-    assert (len(runs), runs.suspects, runs.slots_taken) == (1, 1, 1)
+    assert (len(runs), runs.poison_jobs, runs.slots_taken) == (1, 1, 1)
     runs.end(again, Interrupted())
     runs.settled([again])
     runs.leave(again)
-    assert (len(runs), runs.suspects, runs.slots_taken) == (0, 0, 0)
+    assert (len(runs), runs.poison_jobs, runs.slots_taken) == (0, 0, 0)
 
 
 def begin(runs: Runs, *, lapses: int) -> Run:

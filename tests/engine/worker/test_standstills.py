@@ -18,8 +18,8 @@ from support.world import World, at
 from syncline import Connection, Connector, Signal, SyncResult
 from syncline.engine.worker.runs import Runs
 from syncline.engine.worker.settle import Settlement
-from syncline.engine.worker.settle_queue import Lanes
-from syncline.engine.worker.settle_retry import MOST_TIMEOUTS, Persistence
+from syncline.engine.worker.settle_queue import SettleQueue
+from syncline.engine.worker.settle_retry import MOST_TIMEOUTS, SettleRetry
 from syncline.policy.outcome import Raised
 from syncline.sdk.page import Page
 from syncline.store.data import signals
@@ -313,11 +313,13 @@ class ScriptedSettler:
             self.settled[one.claim.connection_id] = one.ending
 
 
-def lanes_with(settler: ScriptedSettler, lease_seconds: float = 30) -> tuple[Runs, Lanes]:
-    runs = Runs(lambda run: lanes.take(run), lambda: None)
+def settle_queue_with(
+    settler: ScriptedSettler, lease_seconds: float = 30
+) -> tuple[Runs, SettleQueue]:
+    runs = Runs(lambda run: settle_queue.take(run), lambda: None)
     telemetry = Telemetry(tenant_label=False, cell="test")
-    lanes = Lanes(settler, runs, telemetry, lease_seconds)  # type: ignore[arg-type]
-    return runs, lanes
+    settle_queue = SettleQueue(settler, runs, telemetry, lease_seconds)  # type: ignore[arg-type]
+    return runs, settle_queue
 
 
 def claimed() -> Claim:
@@ -344,7 +346,7 @@ async def test_a_group_that_takes_too_long_is_parted_and_the_culprit_is_told() -
     claims = [claimed() for _ in range(20)]
     culprit = claims[11].connection_id
     settler = ScriptedSettler({culprit: TimeoutError()})
-    runs, _ = lanes_with(settler)
+    runs, _ = settle_queue_with(settler)
 
     await settle_all(runs, claims)
 
@@ -356,16 +358,16 @@ async def test_a_group_that_takes_too_long_is_parted_and_the_culprit_is_told() -
 
 
 async def test_a_timeout_while_nobody_is_answered_is_an_outage() -> None:
-    persistence = Persistence(lease_seconds=30)
+    retry = SettleRetry(lease_seconds=30)
     for _ in range(10 * MOST_TIMEOUTS):
-        assert not persistence.must_end(TimeoutError(), server_answered_at=0)
+        assert not retry.must_end(TimeoutError(), server_answered_at=0)
 
 
 async def test_an_unknown_error_keeps_the_page_for_as_long_as_a_lease() -> None:
     """E9: what nobody has heard of may pass; a page is not thrown away for it at once."""
     [claim] = claims = [claimed()]
     settler = ScriptedSettler({claim.connection_id: asyncpg.InsufficientPrivilegeError("revoked")})
-    runs, _ = lanes_with(settler, lease_seconds=0.6)
+    runs, _ = settle_queue_with(settler, lease_seconds=0.6)
 
     await settle_all(runs, claims)
 
@@ -384,7 +386,7 @@ async def test_large_pages_do_not_keep_small_ones_waiting() -> None:
             await super().settle(group, lock_jobs=lock_jobs)
 
     settler = Slow({})
-    runs, _ = lanes_with(settler)
+    runs, _ = settle_queue_with(settler)
     for claim in large:
         page = Page(kinds=["seen"], payloads=["{}"], payload_bytes=20_000_000)
         runs.end(runs.add(claim, leased_since=0), page)
@@ -407,7 +409,7 @@ async def test_while_somebody_holds_a_job_no_other_group_waits_for_his_lock() ->
             await super().settle(group, lock_jobs=lock_jobs)
 
     settler = Noting({held.connection_id: asyncpg.LockNotAvailableError("held")})
-    runs, _ = lanes_with(settler)
+    runs, _ = settle_queue_with(settler)
     runs.end(runs.add(held, leased_since=0), PAGE)
     await eventually(lambda: runs.held == 1)
     runs.end(runs.add(free, leased_since=0), PAGE)
@@ -421,7 +423,7 @@ async def test_while_somebody_holds_a_job_no_other_group_waits_for_his_lock() ->
 async def test_a_group_is_bounded_by_bytes() -> None:
     claims = [claimed() for _ in range(6)]
     settler = ScriptedSettler({})
-    runs, _ = lanes_with(settler)
+    runs, _ = settle_queue_with(settler)
     for claim in claims:
         page = Page(kinds=["seen"], payloads=["{}"], payload_bytes=3_000_000)
         runs.end(runs.add(claim, leased_since=0), page)

@@ -16,7 +16,7 @@ from syncline.store.data import connections
 from syncline.store.pool import Pool, Transaction, expect, is_held, is_timeout, lies_in_rows
 from syncline.store.queue import jobs, schedule, schedulers
 from syncline.store.queue.jobs import Latest
-from syncline.store.queue.schedule import Locked
+from syncline.store.queue.schedule import LockedBatch
 from syncline.telemetry.engine import Telemetry
 
 PARTS = 8  # of a batch that took too long
@@ -30,8 +30,8 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 LOCK_PATIENCE = timedelta(seconds=0.5)
 STATEMENT_PATIENCE = timedelta(seconds=4)  # less than the command timeout, after which all is lost
 
-LockNext = Callable[..., Awaitable[Locked]]
-Work = Callable[[Transaction, Locked], Awaitable["Batch"]]
+LockNext = Callable[..., Awaitable[LockedBatch]]
+Work = Callable[[Transaction, LockedBatch], Awaitable["Batch"]]
 
 
 @dataclass(slots=True)
@@ -142,7 +142,7 @@ class Scheduler:
         """
         horizon, size = now + self._settings.lookahead, self._settings.batch_size
         longest = max(self._rules.default_interval, self._rules.maximum_interval)
-        found = await schedule.look_at_ahead(tx, after=horizon + 2 * longest, limit=size)
+        found = await schedule.bring_checks_back(tx, after=horizon + 2 * longest, limit=size)
         ahead_at = await schedulers.ticked_ahead(tx, after=horizon)
         if ahead_at is not None:
             self._ahead_at, self._aftermath_ends_at = ahead_at, now + AFTERMATH
@@ -156,7 +156,7 @@ class Scheduler:
         horizon, size = now + self._settings.lookahead, self._settings.batch_size
         latest = Latest(horizon, now + self._longest_backoff, now + self._lease)
         work: tuple[Callable[[Transaction], Awaitable[int]], ...] = (
-            partial(schedule.look_at_ahead, after=ahead_of, limit=size),
+            partial(schedule.bring_checks_back, after=ahead_of, limit=size),
             partial(jobs.pull_back, latest=latest, now=now, limit=size),
         )
         for bring_back in work:
@@ -180,7 +180,7 @@ class Scheduler:
     async def _tidy_left(self, now: datetime, report: TickReport) -> None:
         """Cancel the queued jobs of connections that left active by plain SQL."""
 
-        async def cancel(tx: Transaction, locked: Locked) -> Batch:
+        async def cancel(tx: Transaction, locked: LockedBatch) -> Batch:
             if left := locked.ids:
                 await jobs.cancel_queued(tx, left, now=now)
                 expect(await connections.set_aside(tx, left), len(left), "connections")
@@ -241,7 +241,7 @@ class Scheduler:
         size = limit = self._settings.batch_size
         while not self._stopping:
             limit = limit if after < smaller_until else size
-            locked: Locked | None = None
+            locked: LockedBatch | None = None
             try:
                 async with self._pool.transaction() as tx:
                     await tx.limit(lock=LOCK_PATIENCE, statement=STATEMENT_PATIENCE)
@@ -266,7 +266,7 @@ class Scheduler:
                 return
             after = locked.until
 
-    async def _plan_batch(self, tx: Transaction, locked: Locked, now: datetime) -> Batch:
+    async def _plan_batch(self, tx: Transaction, locked: LockedBatch, now: datetime) -> Batch:
         """Read, decide and write one batch of locked connections; the others are counted."""
         overdue = await schedule.count_overdue(tx, locked.passed_by, self._rules, now=now)
         if not locked.ids:
@@ -286,7 +286,7 @@ class Scheduler:
                 if plan.connection_id not in done
             ]
         if later:
-            expect(await schedule.look_later(tx, later), len(later), "looks")
+            expect(await schedule.check_later(tx, later), len(later), "looks")
         if decisions.pulls:
             pulled = await jobs.pull_forward(tx, decisions.pulls)
             published = await schedule.publish_next_runs(tx, pulled, now=now) if pulled else 0

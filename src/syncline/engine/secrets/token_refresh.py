@@ -1,7 +1,7 @@
-"""Renew an access token once, however many runs in however many processes find it expired.
+"""Refresh an access token once, however many runs in however many processes find it expired.
 
-Whoever gets the lease on the row asks the provider, and stores what it brings before anybody uses
-it; the others wait and read it. No transaction is open meanwhile.
+Whoever gets the lease on the row asks the provider and stores the new token before anybody uses
+it. The others wait and read it. No transaction is open meanwhile.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 from syncline.clock import Clock, monotonic, pause
 from syncline.engine.secrets.vault import Vault
 from syncline.errors import Permanent, Transient, Unauthorized
-from syncline.http.credentials import Credentials, is_expired, is_renewable
+from syncline.http.credentials import Credentials, is_expired, is_refreshable
 from syncline.http.environment import HttpEnvironment
 from syncline.store.data import credentials
 from syncline.store.data.credentials import Stored
@@ -25,13 +25,13 @@ CALL_SECONDS = 30.0
 LEASE = timedelta(seconds=45)  # longer than the call, so that it lapses only with its holder
 PATIENCE_SECONDS = 120.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
-# A renewal whose lease lapsed may be about to store what it got: look again before giving up.
+# A refresh whose lease lapsed may be about to store its token: read again before giving up.
 SECOND_LOOKS = (0.0, 0.2, 0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a look at the row came to: credentials to use, or a lease on renewing them."""
+    """What reading the row gave: credentials to use, or the lease to refresh them."""
 
     stored: Stored
     values: dict[str, Any]
@@ -39,8 +39,8 @@ class Turn:
     lease: UUID | None
 
 
-class Renewals:
-    """Opens claimed credentials for their runs, and renews them when they ask."""
+class TokenRefresher:
+    """Opens claimed credentials for their runs, and refreshes their tokens on request."""
 
     def __init__(self, pool: Pool, clock: Clock, vault: Vault) -> None:
         self._pool = pool
@@ -73,17 +73,17 @@ class Renewals:
             raise stored
         home = asyncio.get_running_loop()
 
-        async def renew(rejected: str | None, environment: HttpEnvironment) -> Mapping[str, Any]:
-            work = self.renew(stored.connection_id, claim.provider_slug, rejected, environment)
+        async def refresh(rejected: str | None, environment: HttpEnvironment) -> Mapping[str, Any]:
+            work = self.refresh(stored.connection_id, claim.provider_slug, rejected, environment)
             if asyncio.get_running_loop() is home:
                 return await work
             # A plain `def` runs in a thread with a loop of its own; the pool belongs to ours.
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
 
-        claim.credentials = opened = Credentials(self._vault.open_for_run(stored), renew)
+        claim.credentials = opened = Credentials(self._vault.open_for_run(stored), refresh)
         return opened
 
-    async def renew(
+    async def refresh(
         self,
         connection_id: UUID,
         provider_slug: str,
@@ -99,12 +99,12 @@ class Renewals:
             if turn.lease is not None:
                 return await self._finish(turn, turn.lease, provider_slug, environment)
             if monotonic() > gives_up_at:
-                raise Transient("the access token is being renewed elsewhere, for too long")
+                raise Transient("another worker has been refreshing the access token for too long")
             await pause(wait)
             wait = min(LONGEST_PAUSE, 2 * wait)
 
     async def close(self) -> None:
-        """Let renewals that have begun end: a token that was given out must be stored."""
+        """Wait for refreshes that have begun: a token that the provider issued must be stored."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CALL_SECONDS)
 
@@ -116,16 +116,18 @@ class Renewals:
         values = self._vault.open_for_run(stored)
         if values.get("access_token") not in (None, rejected) and not is_expired(values, now):
             return Turn(stored, values, True, None)
-        if not is_renewable(values):
-            raise Unauthorized("the access token has expired, and nothing renews it")
+        if not is_refreshable(values):
+            raise Unauthorized(
+                "the access token has expired, and there is nothing to refresh it with"
+            )
         lease = uuid4()
-        ours = await credentials.begin_renewal(tx, stored, lease, now=now, until=now + LEASE)
+        ours = await credentials.begin_refresh(tx, stored, lease, now=now, until=now + LEASE)
         return Turn(stored, values, False, lease if ours else None)
 
     async def _finish(
         self, turn: Turn, lease: UUID, provider_slug: str, environment: HttpEnvironment
     ) -> Mapping[str, Any]:
-        """Renew in a task of its own, which goes on where the run that began it is cancelled."""
+        """Refresh in a task of its own, which goes on if the run that began it is cancelled."""
         work = self._ask_and_store(turn, lease, provider_slug, environment)
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -179,7 +181,7 @@ class Renewals:
         async def store(tx: Transaction) -> bool:
             now = await self._clock.now(tx)
             key_id = self._vault.key_id
-            return await credentials.finish_renewal(tx, stored, key_id, sealed, now=now)
+            return await credentials.finish_refresh(tx, stored, key_id, sealed, now=now)
 
         gives_up_at = monotonic() + LEASE.total_seconds()
         while True:
@@ -201,10 +203,10 @@ class Renewals:
             if newest is not None and newest.version != stored.version:
                 return self._vault.open_for_run(newest)
         await self._give_back(stored, lease)
-        raise Unauthorized(f"the provider renews access no more ({why})")
+        raise Unauthorized(f"the provider refused to refresh the access token ({why})")
 
     async def _give_back(self, stored: Stored, lease: UUID) -> None:
         async def end(tx: Transaction) -> None:
-            await credentials.end_renewal(tx, stored.connection_id, lease)
+            await credentials.end_refresh(tx, stored.connection_id, lease)
 
         await self._pool.retrying(end)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from syncline.engine.secrets.token_refresh import Renewals
+from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.http.credentials import Credentials
 from syncline.model import Connection, SyncResult
 from syncline.policy.cursor import effective_cursor
@@ -63,10 +63,10 @@ class Attempted(Protocol):
 
 
 async def attempt(
-    caller: Caller, run: Attempted, checker: "PageChecker", renewals: Renewals
+    caller: Caller, run: Attempted, checker: "PageChecker", token_refresher: TokenRefresher
 ) -> Page | PageStream:
     """Return the connector's page, checked, or its stream; raise whatever kept it back."""
-    connection = read_claimed_connection(run.claim, renewals.open_for_run(run.claim))
+    connection = read_claimed_connection(run.claim, token_refresher.open_for_run(run.claim))
     stored = connection.metadata.get("sync")
     cursor = effective_cursor(
         run.claim.job_type,

@@ -11,19 +11,19 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from syncline.clock import Clock, monotonic
-from syncline.engine.secrets.token_refresh import Renewals
+from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.secrets.vault import trace_without_secrets, without_secrets
 from syncline.engine.worker.attempt import Caller, PageChecker, attempt
 from syncline.engine.worker.runs import Run, Runs, safe_seconds
 from syncline.engine.worker.settle import ACTIVE, Settler
-from syncline.engine.worker.settle_queue import Lanes
+from syncline.engine.worker.settle_queue import SettleQueue
 from syncline.engine.worker.streams import Streams
 from syncline.errors import ContractError, SyncError, Transient
 from syncline.policy.outcome import Ending, Interrupted, Raised, Unrun
 from syncline.sdk.connector import Connector
 from syncline.sdk.page import Page
 from syncline.settings import ExecutorSettings
-from syncline.store.pool import Lend, LostRace, Pool, is_passing, is_timeout
+from syncline.store.pool import LostRace, Pool, SessionLease, is_passing, is_timeout
 from syncline.store.queue import claims
 from syncline.store.queue.claims import Claim, Lease
 from syncline.telemetry.engine import Telemetry
@@ -38,13 +38,13 @@ LOST_RACES = 3  # so many lost races in a row read as "nothing to claim"
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ClaimedBatch:
     """Claimed jobs in hand, not yet read."""
 
     rows: Sequence[Any]
     token: UUID
     asked: float  # when, by this process's clock: the lease holds from then
-    suspects: int
+    poison_jobs: int
     is_full: bool  # so many as were asked for, so there may be more
 
 
@@ -59,32 +59,32 @@ class Executor:
         clock: Clock,
         settler: Settler,
         telemetry: Telemetry,
-        renewals: Renewals,
+        token_refresher: TokenRefresher,
     ) -> None:
         self._pool = pool
         self._settings = settings
         self._connectors = connectors
         self._clock = clock
         self._telemetry = telemetry
-        self._renewals = renewals
+        self._token_refresher = token_refresher
         self._checker = PageChecker(settings.page_limits)
         self._safe_seconds = safe_seconds(settings.lease_seconds)
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
         self._is_traced = False
-        self._promised = self._promised_suspects = 0  # slots of claims that are on their way
+        self._promised = self._promised_poison_jobs = 0  # slots of claims that are on their way
         self._reading_large = asyncio.Lock()
         self._backoffs_ended = 0.0  # when nothing was left of them
         self.attempts = 0
         self.on_room: Callable[[], None] = lambda: None
         self.is_claiming = True
-        self.runs = Runs(lambda run: self._lanes.take(run), lambda: self.on_room())
-        self._lanes = Lanes(settler, self.runs, telemetry, settings.lease_seconds)
+        self.runs = Runs(lambda run: self._settle_queue.take(run), lambda: self.on_room())
+        self._settle_queue = SettleQueue(settler, self.runs, telemetry, settings.lease_seconds)
         self._streams = Streams(pool, settings, clock, self.runs, self._checker, telemetry)
 
     @property
     def settle_trouble(self) -> str | None:
         """Why what has ended cannot be settled just now; None where it can."""
-        return self._lanes.trouble
+        return self._settle_queue.trouble
 
     @property
     def free_slots(self) -> int:
@@ -103,7 +103,7 @@ class Executor:
         loop's next round may last a millisecond, while a hundred runs end in it.
         """
         self.is_claiming = True
-        self._promised = self._promised_suspects = 0  # a step before may have been cut short
+        self._promised = self._promised_poison_jobs = 0  # a step before may have been cut short
         pause = timedelta(seconds=self._settings.poll_interval_seconds)
         if not self._wanted():
             return pause
@@ -111,16 +111,16 @@ class Executor:
         starting: asyncio.Task[None] | None = None
         try:
             async with self._pool.session() as lend:
-                taken = await self._take(lend)
-                starting = begin(self._start(taken))
-                while taken.is_full and self.is_claiming and self._wanted() > 0:
-                    taken = await self._take(lend)
+                batch = await self._take(lend)
+                starting = begin(self._start(batch))
+                while batch.is_full and self.is_claiming and self._wanted() > 0:
+                    batch = await self._take(lend)
                     await starting
-                    starting = begin(self._start(taken))
+                    starting = begin(self._start(batch))
         finally:
             if starting is not None:
                 await starting
-        return timedelta() if taken.is_full else pause
+        return timedelta() if batch.is_full else pause
 
     async def claim_and_start(self) -> int:
         """Return how many due jobs were claimed and started, in their order."""
@@ -128,9 +128,9 @@ class Executor:
             return 0
         self._backoffs_ended = 0.0  # a fresh look misses nothing
         async with self._pool.session() as lend:
-            taken = await self._take(lend)
-        await self._start(taken)
-        return len(taken.rows)
+            batch = await self._take(lend)
+        await self._start(batch)
+        return len(batch.rows)
 
     async def drain(self, grace_seconds: float) -> bool:
         """Let running jobs end, then release the rest; return whether every row was settled."""
@@ -141,7 +141,7 @@ class Executor:
             self.runs.stop(run, Interrupted())
         # The database may be away; then the rows are left to the reaper.
         clean = await self._settled_within(RELEASE_SECONDS)
-        self._lanes.gives_up = not clean
+        self._settle_queue.gives_up = not clean
         return clean
 
     async def _settled_within(self, seconds: float) -> bool:
@@ -161,10 +161,10 @@ class Executor:
         share = slots // (4 if slots >= 4 * LARGEST_CLAIM else 8)
         return max(0, min(self.free_slots - self._promised, max(share, SMALL_CLAIM), LARGEST_CLAIM))
 
-    async def _take(self, lend: Lend) -> Taken:
+    async def _take(self, lend: SessionLease) -> ClaimedBatch:
         """Claim due jobs into slots that are theirs from now."""
         wanted = self._wanted()
-        self._lanes.gives_up = self.runs.is_draining = False
+        self._settle_queue.gives_up = self.runs.is_draining = False
         self._is_traced = self._telemetry.is_traced()
         rows: Sequence[Any] = ()
         await self._end_backoffs(lend)
@@ -175,11 +175,11 @@ class Executor:
             rows = await self._claim(lend, wanted, lease)
         finally:
             self._promised -= wanted - len(rows)
-        suspects = claims.count_suspects(rows)
-        self._promised_suspects += suspects
-        return Taken(rows, lease.token, asked, suspects, is_full=len(rows) >= wanted)
+        poison_jobs = claims.count_poison_jobs(rows)
+        self._promised_poison_jobs += poison_jobs
+        return ClaimedBatch(rows, lease.token, asked, poison_jobs, is_full=len(rows) >= wanted)
 
-    async def _end_backoffs(self, lend: Lend) -> None:
+    async def _end_backoffs(self, lend: SessionLease) -> None:
         """Let what waited long enough be claimed; after an outage that may be very many."""
         began = monotonic()
         if began - self._backoffs_ended < END_BACKOFFS_EVERY_SECONDS:
@@ -192,29 +192,29 @@ class Executor:
                 )
         self._backoffs_ended = monotonic() if ended < BACKOFFS_A_TIME else 0.0
 
-    async def _claim(self, lend: Lend, wanted: int, lease: Lease) -> Sequence[Any]:
+    async def _claim(self, lend: SessionLease, wanted: int, lease: Lease) -> Sequence[Any]:
         for _ in range(LOST_RACES):
-            suspects = self.runs.suspects + self._promised_suspects
+            poison_jobs = self.runs.poison_jobs + self._promised_poison_jobs
             with suppress(*LostRace), self._telemetry.claim():
                 async with lend() as tx:
                     return await claims.claim(
                         tx,
                         list(self._connectors),
                         limit=wanted,
-                        suspects=0 if suspects else 1,
+                        poison_jobs=0 if poison_jobs else 1,
                         flight_by_type=self._settings.single_flight == "job_type",
                         lease=lease,
                     )
         return ()
 
-    async def _start(self, taken: Taken) -> None:
-        claimed = claims.read_claims(taken.rows, taken.token)
-        await self._renewals.attach(claimed)
+    async def _start(self, batch: ClaimedBatch) -> None:
+        claimed = claims.read_claims(batch.rows, batch.token)
+        await self._token_refresher.attach(claimed)
         self._tell_claimed(claimed)
         self._promised -= len(claimed)
-        self._promised_suspects -= taken.suspects
+        self._promised_poison_jobs -= batch.poison_jobs
         for claim in claimed:
-            self._begin(self.runs.add(claim, leased_since=taken.asked))
+            self._begin(self.runs.add(claim, leased_since=batch.asked))
 
     def _tell_claimed(self, claimed: Sequence[Claim]) -> None:
         due: dict[str, list[float]] = defaultdict(list)
@@ -272,7 +272,7 @@ class Executor:
             return ending
         if monotonic() - run.lease_confirmed >= self._safe_seconds:
             return Interrupted()  # the claim's answer took too long: another may have the job
-        result = await attempt(caller, run, self._checker, self._renewals)
+        result = await attempt(caller, run, self._checker, self._token_refresher)
         return result if isinstance(result, Page) else await self._streams.follow(run, result)
 
     async def _read_large(self, run: Run) -> Interrupted | None:

@@ -9,7 +9,7 @@ from syncline.clock import monotonic
 from syncline.engine.worker.attempt import Threads
 from syncline.policy.outcome import Ending, Interrupted, Raised
 from syncline.sdk.page import Page
-from syncline.store.queue.claims import SUSPECT_LAPSES, Claim
+from syncline.store.queue.claims import POISON_LAPSES, Claim
 from syncline.store.queue.jobs import Progress
 
 STOP_SECONDS = 2.0  # what a connector is given to stop in, once it was told to
@@ -31,7 +31,7 @@ class Run:
     ending: Ending | None = None
     ended: float = 0
     is_settled = False
-    is_suspect = False
+    is_poison = False
     has_slot = False
     is_over = False  # its task is, but perhaps not a thread of it
     is_stopping = False  # it was told to, and is settled once it has
@@ -89,7 +89,7 @@ class Runs:
         self._on_room = on_room
         self._unsettled = 0
         self.slots_taken = 0
-        self.suspects = 0
+        self.poison_jobs = 0
         self.on_stopped: Callable[[], None] = lambda: None
         self.stopped: list[tuple[UUID, UUID]] = []  # lost ones, of which nothing is left
         self.held = self.held_bytes = 0  # runs that ended, whose rows somebody else holds
@@ -118,9 +118,9 @@ class Runs:
             self._forget(lost)
             run.before = lost
         self._runs[claim.id] = run
-        if claim.lapses >= SUSPECT_LAPSES:
-            run.is_suspect = True
-            self.suspects += 1
+        if claim.lapses >= POISON_LAPSES:
+            run.is_poison = True
+            self.poison_jobs += 1
         self._unsettled += 1
         self._all_settled.clear()
         return run
@@ -204,7 +204,7 @@ class Runs:
     def _forget(self, run: Run) -> None:
         if self._runs.get(run.claim.id) is run:  # else it was lost, and claimed here once more
             del self._runs[run.claim.id]
-            self.suspects -= run.is_suspect
+            self.poison_jobs -= run.is_poison
 
     def _note_stopped(self, run: Run) -> None:
         if run.is_lost and run.is_settled and not run.is_alive:

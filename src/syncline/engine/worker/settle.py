@@ -28,7 +28,7 @@ from syncline.store.data.connections import Progress
 from syncline.store.pool import Pool, Transaction, expect
 from syncline.store.queue import jobs
 from syncline.store.queue.claims import Claim
-from syncline.store.queue.jobs import Closing, FollowUp, Mark
+from syncline.store.queue.jobs import Closing, FollowUp, RerunRequest
 from syncline.store.queue.schedule import rfc3339
 
 ACTIVE = ConnectionStatus.ACTIVE
@@ -43,7 +43,7 @@ class Settlement:
     ending: Ending
     outcome: Outcome | None = None
     connection_is_active: bool = False
-    mark: Mark | None = None
+    rerun: RerunRequest | None = None
     follow_ups: list[FollowUp] = field(default_factory=list)
     cursor_was_moved: bool = False  # by somebody else, while the attempt went on
     is_held: bool = False  # its rows were, by somebody else: nothing was written for it yet
@@ -60,7 +60,7 @@ class Settlement:
     @property
     def is_fenced(self) -> bool:
         """Whether the job was no longer ours, so that nothing was written for it."""
-        return self.mark is None
+        return self.rerun is None
 
 
 class Settler:
@@ -114,9 +114,9 @@ class Settler:
             one.settled_at, one.outcome = now, self._judge(one, now)
             one.connection_is_active = locked[one.claim.connection_id].status == ACTIVE
             one.follow_ups, one.cursor_was_moved = [], False
-        marks = await jobs.close(tx, [close_job(one, now) for one in present])
+        reruns = await jobs.close(tx, [close_job(one, now) for one in present])
         for one in group:
-            one.mark = marks.get(one.claim.id)  # none where it is held; it is judged later
+            one.rerun = reruns.get(one.claim.id)  # none where it is held; it is judged later
         held = [one for one in present if not one.is_fenced]
         await self._store_pages(tx, held, now)
         await _move_connections(tx, held, now)
@@ -219,7 +219,7 @@ async def _move_connections(tx: Transaction, held: Sequence[Settlement], now: da
         await jobs.cancel_queued(tx, [move[0] for move in moves], now=now)
     afresh = [one.claim.connection_id for one in held if _needs_a_fresh_look(one, now)]
     if afresh:
-        await connections.look_at_once(tx, afresh)
+        await connections.check_now(tx, afresh)
 
 
 def _needs_a_fresh_look(one: Settlement, now: datetime) -> bool:
@@ -243,7 +243,7 @@ async def _queue_follow_ups(tx: Transaction, held: Sequence[Settlement], now: da
 
 def _follow_ups(one: Settlement) -> list[FollowUp]:
     """Return what is to be queued next: the rest of the pages, and the one more asked for."""
-    claim, mark = one.claim, one.mark
+    claim, rerun = one.claim, one.rerun
     jobs_by_type: dict[str, FollowUp] = {}
     if isinstance(one.outcome, Succeeded) and one.outcome.page.has_more:
         jobs_by_type[JobType.INCREMENTAL] = _follow_up(
@@ -256,8 +256,8 @@ def _follow_ups(one: Settlement) -> list[FollowUp]:
     ended = isinstance(one.outcome, Succeeded) or (
         isinstance(one.outcome, Failed) and one.connection_is_active
     )
-    if ended and mark is not None and mark.priority is not None:
-        again = _follow_up(one, claim.job_type, mark.priority, mark.cursor)
+    if ended and rerun is not None and rerun.priority is not None:
+        again = _follow_up(one, claim.job_type, rerun.priority, rerun.cursor)
         if more := jobs_by_type.get(claim.job_type):
             # A cursor left by a full pass is the one that is behind; it leads to both ends.
             again.cursor = again.cursor or more.cursor

@@ -9,7 +9,7 @@ from datetime import timedelta
 from syncline.clock import monotonic, pause
 from syncline.engine.worker.runs import Run, Runs
 from syncline.engine.worker.settle import Settlement, Settler
-from syncline.engine.worker.settle_retry import Persistence, describe_refusal
+from syncline.engine.worker.settle_retry import SettleRetry, describe_refusal
 from syncline.errors import ContractError
 from syncline.policy.outcome import Cancelled, Failed, Raised, Released, Retry, Succeeded
 from syncline.sdk.page import NOTHING_NEW, Page
@@ -25,7 +25,7 @@ LARGEST_GROUP_BYTES = 8_000_000  # of payloads; a page beyond that has a lane of
 HELD_PAUSE_SECONDS, LONGEST_HELD_PAUSE_SECONDS = 0.1, 2.0
 
 
-class Lanes:
+class SettleQueue:
     """Tasks that settle groups of runs, one transaction each.
 
     Each kind of trouble has one task, and so one connection to the database: what waits for
@@ -177,14 +177,14 @@ class Lanes:
 
     async def _settle_together(self, group: Sequence[Run], *, lock_jobs: bool) -> Sequence[Run]:
         """Return the runs that are over; the others are settled elsewhere."""
-        persistence = Persistence(self._lease_seconds)
+        retry = SettleRetry(self._lease_seconds)
         while not self.gives_up:
             settlements = [Settlement(run.claim, run.ending) for run in group if run.ending]
             try:
                 with self._telemetry.settle(len(group)):
                     await self._settler.settle(settlements, lock_jobs=lock_jobs)
             except Exception as error:
-                must_end = persistence.must_end(
+                must_end = retry.must_end(
                     error, server_answered_at=self._settler.server_answered_at
                 )
                 if len(group) > 1 and (lies_in_rows(error) or is_timeout(error) or must_end):
@@ -194,7 +194,7 @@ class Lanes:
                     self._hold(group)
                     return ()
                 if not must_end:
-                    wait = persistence.next_pause_seconds()
+                    wait = retry.next_pause_seconds()
                     self.trouble = f"{type(error).__name__}: {error}"
                     self._telemetry.loop_failed("settle", error, timedelta(seconds=wait))
                     await pause(wait)

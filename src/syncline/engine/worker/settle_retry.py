@@ -7,7 +7,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 2.0
 MOST_TIMEOUTS = 3  # of one page, while the server answers others
 
 
-class Persistence:
+class SettleRetry:
     """Counts the failures of one piece of work, and says which of them is the last."""
 
     def __init__(self, lease_seconds: float) -> None:

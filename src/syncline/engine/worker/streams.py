@@ -21,7 +21,7 @@ from syncline.clock import Clock, monotonic, new_id, pause
 from syncline.engine.worker.attempt import PageChecker, PageStream
 from syncline.engine.worker.runs import Run, Runs
 from syncline.engine.worker.settle import ACTIVE, overwrites_cursor
-from syncline.engine.worker.settle_retry import Persistence, describe_refusal
+from syncline.engine.worker.settle_retry import SettleRetry, describe_refusal
 from syncline.errors import ContractError
 from syncline.policy.outcome import Interrupted
 from syncline.sdk.page import Page
@@ -102,16 +102,16 @@ class Streams:
         """Commit a page, however long the database is away."""
         ids = [new_id() for _ in range(page.signal_count)]
         is_repeated = False
-        persistence = Persistence(self._settings.lease_seconds)
+        retry = SettleRetry(self._settings.lease_seconds)
         while True:
             asked = monotonic()
             try:
                 async with self._pool.transaction() as tx:
                     commit = await self._advance(tx, run, page, ids, is_repeated=is_repeated)
             except Exception as error:
-                if persistence.must_end(error, server_answered_at=self._pool.answered_at):
+                if retry.must_end(error, server_answered_at=self._pool.answered_at):
                     raise ContractError(describe_refusal(error)) from None
-                wait = persistence.next_pause_seconds()
+                wait = retry.next_pause_seconds()
                 self._telemetry.loop_failed("settle", error, timedelta(seconds=wait))
             else:
                 if isinstance(commit, Committed):

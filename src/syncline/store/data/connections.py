@@ -14,15 +14,15 @@ from syncline.model import Connection
 from syncline.sdk.json_text import read_json
 from syncline.store.pool import Transaction, expect
 
-LOOK_AT_ONCE = """
+CHECK_NOW = """
     -- Let the next tick look at these connections afresh.
     UPDATE {schema}.connections SET look_at = '1970-01-01 00:00:00+00'
      WHERE id = ANY ($1::uuid[])
 """
 
 
-async def look_at_once(tx: Transaction, ids: Sequence[UUID]) -> int:
-    return await tx.execute(LOOK_AT_ONCE, ids)
+async def check_now(tx: Transaction, ids: Sequence[UUID]) -> int:
+    return await tx.execute(CHECK_NOW, ids)
 
 
 SET_ASIDE = """

@@ -1,4 +1,4 @@
-"""Credentials as they are stored: sealed, with a version, and a lease for whoever renews them."""
+"""Credentials as they are stored: sealed, with a version and a lease for whoever refreshes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ async def read(tx: Transaction, connection_ids: Sequence[UUID]) -> dict[UUID, St
 
 
 SAVE = """
-    -- Put credentials in the place of whatever stood there; a renewal under way finds them newer.
+    -- Put credentials in the place of whatever stood there; a refresh under way finds them newer.
     INSERT INTO {schema}.credentials (connection_id, tenant_id, key_id, sealed, updated_at)
     VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (connection_id) DO UPDATE
@@ -63,24 +63,24 @@ async def remove(tx: Transaction, connection_id: UUID, *, now: datetime) -> None
     await tx.execute(MARK, connection_id, False, now)
 
 
-BEGIN_RENEWAL = """
-    -- Take the lease on renewing these credentials, unless somebody has it or they have changed.
+BEGIN_REFRESH = """
+    -- Take the lease on refreshing these credentials, unless somebody has it or they have changed.
     UPDATE {schema}.credentials SET renewing = $3, renewing_until = $5
      WHERE connection_id = $1 AND version = $2
        AND (renewing IS NULL OR renewing_until <= $4)
 """
 
 
-async def begin_renewal(
+async def begin_refresh(
     tx: Transaction, stored: Stored, token: UUID, *, now: datetime, until: datetime
 ) -> bool:
-    """Return whether it is ours to renew them."""
+    """Return whether we got the lease."""
     arguments = (stored.connection_id, stored.version, token, now, until)
-    return await tx.execute(BEGIN_RENEWAL, *arguments) == 1
+    return await tx.execute(BEGIN_REFRESH, *arguments) == 1
 
 
-FINISH_RENEWAL = """
-    -- Store what a renewal brought, unless the credentials are newer than what it started from.
+FINISH_REFRESH = """
+    -- Store what a refresh brought, unless the credentials are newer than what it started from.
     UPDATE {schema}.credentials
        SET key_id = $3, sealed = $4, version = version + 1, renewing = NULL,
            renewing_until = NULL, updated_at = $5
@@ -88,7 +88,7 @@ FINISH_RENEWAL = """
 """
 
 
-async def finish_renewal(
+async def finish_refresh(
     tx: Transaction, stored: Stored, key_id: str, sealed: bytes, *, now: datetime
 ) -> bool:
     """Return whether they were stored.
@@ -96,18 +96,18 @@ async def finish_renewal(
     Whose lease it is does not matter: a new token must not be lost, for the old one is spent.
     """
     arguments = (stored.connection_id, stored.version, key_id, sealed, now)
-    return await tx.execute(FINISH_RENEWAL, *arguments) == 1
+    return await tx.execute(FINISH_REFRESH, *arguments) == 1
 
 
-END_RENEWAL = """
-    -- Give back the lease on a renewal that brought nothing.
+END_REFRESH = """
+    -- Give back the lease of a refresh that brought nothing.
     UPDATE {schema}.credentials SET renewing = NULL, renewing_until = NULL
      WHERE connection_id = $1 AND renewing = $2
 """
 
 
-async def end_renewal(tx: Transaction, connection_id: UUID, token: UUID) -> None:
-    await tx.execute(END_RENEWAL, connection_id, token)
+async def end_refresh(tx: Transaction, connection_id: UUID, token: UUID) -> None:
+    await tx.execute(END_REFRESH, connection_id, token)
 
 
 COUNT_OTHERS = """

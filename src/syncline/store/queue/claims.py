@@ -12,7 +12,7 @@ from uuid import UUID
 
 from syncline.store.pool import Transaction, seconds_for
 
-SUSPECT_LAPSES = 2  # a job whose lease lapsed so often in a row may be what kills workers
+POISON_LAPSES = 2  # a job whose lease lapsed so often in a row may be what kills workers
 
 CLAIM = """
     -- Take due jobs in order, at most one per connection (or per connection and type, $5). Those
@@ -58,7 +58,7 @@ CLAIM = """
              ORDER BY j.scheduled_at, j.id LIMIT $3
                FOR UPDATE SKIP LOCKED) ready
          UNION ALL
-        SELECT suspect.* FROM (
+        SELECT poison.* FROM (
             SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = ANY ($1::text[]) AND j.status = 'queued' AND j.lapses > 1
@@ -74,7 +74,7 @@ CLAIM = """
                                       > coalesce($2::timestamptz, now())
                                   AND (NOT $5::bool OR s.job_type = j.job_type) OFFSET 0)
              ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT $4
-               FOR UPDATE SKIP LOCKED) suspect
+               FOR UPDATE SKIP LOCKED) poison
     ), picked AS MATERIALIZED (
         -- Written in the order of their connections: two claimers that meet at the single-flight
         -- index then wait for each other in one direction only.
@@ -160,7 +160,7 @@ async def claim(
     providers: Sequence[str],
     *,
     limit: int,
-    suspects: int,
+    poison_jobs: int,
     flight_by_type: bool,
     lease: Lease,
 ) -> Sequence[Any]:
@@ -174,7 +174,7 @@ async def claim(
         providers,
         lease.granted_at,
         limit,
-        suspects,
+        poison_jobs,
         flight_by_type,
         lease.token,
         lease.duration,
@@ -234,9 +234,9 @@ def read_claims(rows: Sequence[Any], token: UUID) -> list[Claim]:
     return [Claim(token, *row) for row in sorted(rows, key=itemgetter(0))]
 
 
-def count_suspects(rows: Sequence[Any]) -> int:
+def count_poison_jobs(rows: Sequence[Any]) -> int:
     """Return how many claimed rows may be what kills workers."""
-    return sum(row["lapses"] >= SUSPECT_LAPSES for row in rows)
+    return sum(row["lapses"] >= POISON_LAPSES for row in rows)
 
 
 RENEW = """

@@ -186,14 +186,14 @@ class Closing:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RerunRequest:
     """What was left on a job while it ran: that it be followed by one more, from where."""
 
     priority: int | None
     cursor: str | None
 
 
-async def close(tx: Transaction, closings: Sequence[Closing]) -> dict[UUID, Mark]:
+async def close(tx: Transaction, closings: Sequence[Closing]) -> dict[UUID, RerunRequest]:
     """Return the jobs that were still ours to close, with the marks they carry."""
     rows = await tx.fetch(
         CLOSE,
@@ -207,7 +207,7 @@ async def close(tx: Transaction, closings: Sequence[Closing]) -> dict[UUID, Mark
         [closing.error for closing in closings],
         [closing.counts_as_last for closing in closings],
     )
-    return {row["id"]: Mark(row["again_priority"], row["again_cursor"]) for row in rows}
+    return {row["id"]: RerunRequest(row["again_priority"], row["again_cursor"]) for row in rows}
 
 
 CLOSE_EMPTY = """

@@ -46,7 +46,7 @@ async def next_due(
     return Due(row["ids"], (row["look_at"], row["last"])) if row["ids"] else None
 
 
-class Locked(NamedTuple):
+class LockedBatch(NamedTuple):
     """Connections that are ours to work on, how far they were looked for, if that is all, and
     those that somebody else works on, or that are due no more."""
 
@@ -72,15 +72,17 @@ LOCK_DUE = """
 
 async def lock_due(
     tx: Transaction, *, among: list[UUID], horizon: datetime, after: UUID, limit: int
-) -> Locked:
+) -> LockedBatch:
     start = bisect_right(among, after) if after != BEFORE_ALL else 0
     ids = among[start : start + limit]
     locked = await tx.fetchval(LOCK_DUE, ids, horizon)
     passed_by = () if locked is None else sorted(set(ids).difference(locked))
-    return Locked(ids if locked is None else locked, ids[-1], start + limit < len(among), passed_by)
+    return LockedBatch(
+        ids if locked is None else locked, ids[-1], start + limit < len(among), passed_by
+    )
 
 
-LOOK_AT_AHEAD = """
+BRING_CHECKS_BACK = """
     -- Look again at connections that were put off for longer than can be: the clock stood ahead.
     -- They are at the far end of the index; as a rule there are none, and nothing else is read.
     WITH ahead AS MATERIALIZED (
@@ -93,8 +95,8 @@ LOOK_AT_AHEAD = """
 """
 
 
-async def look_at_ahead(tx: Transaction, *, after: datetime, limit: int) -> int:
-    return await tx.execute(LOOK_AT_AHEAD, after, limit)
+async def bring_checks_back(tx: Transaction, *, after: datetime, limit: int) -> int:
+    return await tx.execute(BRING_CHECKS_BACK, after, limit)
 
 
 LOCK_EDITED = """
@@ -106,7 +108,7 @@ LOCK_EDITED = """
 """
 
 
-async def lock_edited(tx: Transaction, *, after: UUID, limit: int) -> Locked:
+async def lock_edited(tx: Transaction, *, after: UUID, limit: int) -> LockedBatch:
     return _locked(await tx.fetch(LOCK_EDITED, after, limit), after, limit)
 
 
@@ -119,13 +121,13 @@ LOCK_LEFT = """
 """
 
 
-async def lock_left(tx: Transaction, *, after: UUID, limit: int) -> Locked:
+async def lock_left(tx: Transaction, *, after: UUID, limit: int) -> LockedBatch:
     return _locked(await tx.fetch(LOCK_LEFT, after, limit), after, limit)
 
 
-def _locked(rows: Sequence[Any], after: UUID, limit: int) -> Locked:
+def _locked(rows: Sequence[Any], after: UUID, limit: int) -> LockedBatch:
     ids = [row["id"] for row in rows]
-    return Locked(ids, ids[-1] if ids else after, len(ids) == limit)
+    return LockedBatch(ids, ids[-1] if ids else after, len(ids) == limit)
 
 
 READ_CANDIDATES = """
@@ -185,7 +187,7 @@ async def save_plans(tx: Transaction, plans: Sequence[RunPlan], *, now: datetime
         SAVE_PLANS,
         [plan.connection_id for plan in plans],
         [_patch(plan) for plan in plans],
-        [plan.look_again_at for plan in plans],
+        [plan.next_check_at for plan in plans],
         [plan.last_finished_at for plan in plans],
         now,
     )
@@ -221,7 +223,7 @@ async def publish_next_runs(tx: Transaction, pulls: Sequence[Pull], *, now: date
     )
 
 
-LOOK_LATER = """
+CHECK_LATER = """
     -- Put connections aside that have nothing to schedule now.
     UPDATE {schema}.connections c
        SET look_at = later.look_at, interval_planned = c.interval_stored, status_reason = NULL
@@ -230,10 +232,10 @@ LOOK_LATER = """
 """
 
 
-async def look_later(tx: Transaction, later: Sequence[tuple[UUID, datetime]]) -> int:
+async def check_later(tx: Transaction, later: Sequence[tuple[UUID, datetime]]) -> int:
     """Set when each connection is looked at next; the interval it has now decided it."""
     ids, look_at = zip(*later, strict=True)
-    return await tx.execute(LOOK_LATER, ids, look_at)
+    return await tx.execute(CHECK_LATER, ids, look_at)
 
 
 NEXT_EDITED = """
