@@ -43,7 +43,7 @@ WORST_CASES = {
     ("api/protocol.py", "\\n\\r?"): Worst(64 * KB, ("\n", "\r", "\n\r", "\r\n")),
     ("api/routes/signals.py", "(?:([0-9]{1,17})"): Worst(8 * KB, ("1", "1.", "a")),
     ("api/problems.py", r"(\w++(?:"): Worst(MB, ("a.", "a[1].", "is ", "a: "), "a"),
-    ("cli/skeleton.py", "[a-z][a-z0-9]*"): Worst(KB, ("a-", "-")),
+    ("cli/commands/connector.py", "[a-z][a-z0-9]*"): Worst(KB, ("a-", "-")),
     ("connectors/feed/connector.py", "https?://"): Worst(8 * KB, ("http", "https:/")),
     ("connectors/feed/documents.py", "[\0"): Worst(100 * KB, ("\0", "\ud800")),
     ("connectors/foreign/environments.py", "[a-z0-9](?:"): Worst(KB, ("a.", "-")),
@@ -82,7 +82,7 @@ WORST_CASES = {
         MB, ('"password"', '"password":"', '"password": ', '"password":"\\'), '"password":"'
     ),
     ("sdk/page.py", "[\0"): Worst(MB, ("\0", "\ud800")),
-    ("settings_checks.py", 'field "'): Worst(64 * KB, ('field "', 'field "a')),
+    ("settings/checks.py", 'field "'): Worst(64 * KB, ('field "', 'field "a')),
     ("store/embedded/binaries.py", r"\(Postgre"): Worst(KB, ("(PostgreSQL) ",)),
     ("store/embedded/upgrade.py", "checksum"): Worst(64 * KB, ("checksum version: ", " 0")),
     ("store/migrate.py", r"(\d{4})_"): Worst(KB, ("0", "_", "0000_")),

@@ -89,10 +89,10 @@ def test_what_cannot_be_retried_is_counted_by_reason(syncline: CommandLine) -> N
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["jobs", "retry"], "give a JOB, or choose many"),
+        (["jobs", "retry"], "give a JOB, a filter"),
         (["jobs", "cancel", "--tenant", "acme", "01993f8e-6a42-7b11-8e0c-5d2f1c9a7e34"], "either"),
-        (["jobs", "cancel", "--tenant", "acme"], "there is nobody to ask: add --yes"),
-        (["tenants", "delete", "acme"], "there is nobody to ask: add --yes"),
+        (["jobs", "cancel", "--tenant", "acme"], "nobody can confirm; add --yes"),
+        (["tenants", "delete", "acme"], "nobody can confirm; add --yes"),
     ],
 )
 def test_wrong_use_changes_nothing(
@@ -124,7 +124,7 @@ def test_connections_are_imported_from_csv(syncline: CommandLine, tmp_path: Path
 
     assert (result.exit_code, result.stdout) == (
         0,
-        "Added 2 connections; 0 were there already.\n",
+        "Added 2 connections; 0 existed already.\n",
     )
     first, second = syncline.json("connections", "list")
     assert (first["config"], first["metadata"]["sync"]["interval_seconds"]) == ({"url": "x"}, 300)
@@ -147,7 +147,7 @@ def test_bad_lines_are_written_down_with_the_reason(syncline: CommandLine, tmp_p
         "not JSON": "{",
         "the line is list; it must be an object": "[]",
         "tenant_id is ''": json.dumps({**good, "tenant_id": ""}),
-        "'color' is no field": json.dumps({**good, "color": 1}),
+        "unknown field 'color'": json.dumps({**good, "color": 1}),
         "interval_seconds is 5; it must be": json.dumps({**good, "interval_seconds": 5}),
         "config is int; it must be an object": json.dumps({**good, "config": 1}),
         "external_id holds a lone surrogate": json.dumps({**good, "external_id": "\ud800"}),
@@ -157,8 +157,8 @@ def test_bad_lines_are_written_down_with_the_reason(syncline: CommandLine, tmp_p
     result = syncline("connections", "import", path)
 
     assert result.exit_code == 1
-    assert f"7 lines were rejected: see {path}.rejected" in result.stderr
-    assert result.stdout == "Added 1 connections; 0 were there already.\n"
+    assert f"7 lines were rejected; see {path}.rejected" in result.stderr
+    assert result.stdout == "Added 1 connections; 0 existed already.\n"
     rejected = Path(f"{path}.rejected")
     assert stat.S_IMODE(rejected.stat().st_mode) == 0o600
     told = [json.loads(line) for line in rejected.read_text().splitlines()]
@@ -189,7 +189,7 @@ def test_bad_lines_of_csv_harm_no_other(syncline: CommandLine, tmp_path: Path) -
     [
         ("x.csv", "tenant,external_id", "the first line must name the columns"),
         ("x.csv", "tenant,provider,external_id,secret", "the first line must name the columns"),
-        ("gone.csv", None, "gone.csv cannot be read"),
+        ("gone.csv", None, "gone.csv: No such file"),
     ],
 )
 def test_file_that_cannot_be_used_is_refused(

@@ -120,7 +120,7 @@ def test_nothing_is_overwritten(folder: Path) -> None:
     refused = syncline("connector", "new", "desk")
 
     assert refused.exit_code == 1
-    assert "desk/README.md is there already" in refused.stderr
+    assert "desk/README.md exists" in refused.stderr
     assert [path.name for path in (folder / "desk").iterdir()] == ["README.md"]
 
 
@@ -221,7 +221,7 @@ def test_a_check_that_fails_is_told(folder: Path) -> None:
         (["support.help_desk:Nothing"], "support.help_desk has no connector Nothing"),
         (["support.help_desk:Subject"], "support.help_desk has no connector Subject"),
         ([CONNECTOR, "--config", "[]"], "expected a JSON object"),
-        ([CONNECTOR, "--config", "@nowhere.json"], "nowhere.json cannot be read"),
+        ([CONNECTOR, "--config", "@nowhere.json"], "cannot read nowhere.json"),
     ],
 )
 def test_what_cannot_be_run_is_told(arguments: list[str], complaint: str, folder: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from support.commands import CommandLine, Process
 from syncline import Engine, Settings
-from syncline.cli.commands import signal_stream
+from syncline.cli.commands import signals
 from syncline.cli.exports import Format, open_sink
 from syncline.cli.interrupts import Interrupts
 from syncline.store.listings.signals import SignalFilter
@@ -40,7 +40,7 @@ def numbers(lines: list[str]) -> list[int]:
 def test_export_writes_lines_of_json_the_oldest_first(
     syncline: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(signal_stream, "A_PAGE", 7)
+    monkeypatch.setattr(signals, "BATCH_SIZE", 7)
     store(syncline, 1, 50)
     store(syncline, 1, 3, tenant="globex")
 
@@ -166,7 +166,7 @@ def test_export_takes_a_stretch_of_time(syncline: CommandLine) -> None:
     assert syncline("signals", "export", "--until", "2000-01-01T00:00Z").stdout == ""
     assert len(syncline("signals", "export", "--since", "2000-01-01").stdout.splitlines()) == 3
     refused = syncline("signals", "export", "--since", "yesterday")
-    assert (refused.exit_code, "'yesterday' is no time" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "'yesterday' is not a time" in refused.stderr) == (2, True)
 
 
 def test_file_gets_its_name_only_when_complete(
@@ -178,7 +178,7 @@ def test_file_gets_its_name_only_when_complete(
     def fail(*_: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(signal_stream, "record", fail)
+    monkeypatch.setattr(signals, "record", fail)
     result = syncline("signals", "export", "--output", str(path))
 
     assert result.exit_code == 1
@@ -243,7 +243,7 @@ def read(process: Process, count: int) -> list[str]:
 async def test_tail_says_that_the_server_changed(
     database_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(signal_stream, "A_PAGE", 1)
+    monkeypatch.setattr(signals, "BATCH_SIZE", 1)
     session = await asyncpg.connect(database_url)
     await session.execute(INSERT, "acme", 1, 1)
     await session.execute("UPDATE syncline.signals SET server_start = '2020-01-01'")
@@ -252,7 +252,7 @@ async def test_tail_says_that_the_server_changed(
     interrupts, shown = Interrupts(lambda: None), ""
     async with Engine(Settings(database_url=database_url)) as engine:
         tail = asyncio.create_task(
-            signal_stream._follow(engine, SignalFilter(), interrupts, from_start=True, json=True)
+            signals._follow(engine, SignalFilter(), interrupts, from_start=True, json=True)
         )
         while shown.count("\n") < 2:
             await asyncio.sleep(0.01)

@@ -229,7 +229,7 @@ def test_the_embedded_database(syncline: CommandLine) -> None:
     code, url = run("db", "url")
     assert code == 0
     assert asyncio.run(count_connections(url.strip())) == 0
-    assert run("db", "stop") == (0, "The embedded database is stopped.\n")
+    assert run("db", "stop") == (0, "Stopped the embedded database.\n")
     assert run("db", "upgrade")[1].startswith("Nothing to do")
     with pytest.raises(OSError, match=r"No such file|refused"):
         asyncio.run(count_connections(url.strip()))

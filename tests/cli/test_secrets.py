@@ -117,4 +117,4 @@ def test_what_no_key_opens_is_told(syncline: CommandLine, monkeypatch: pytest.Mo
     rotated = syncline("secrets", "rotate")
 
     assert rotated.exit_code == 1
-    assert f"the first is of connection {id_}" in rotated.output
+    assert f"the first belongs to connection {id_}" in rotated.output

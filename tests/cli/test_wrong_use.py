@@ -28,8 +28,8 @@ SOME_ID = "01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0"
         (f"connections set-interval {SOME_ID}", "either a number of seconds or --default"),
         (f"connections set-interval {SOME_ID} 60 --default", "either a number of seconds or"),
         (f"connections set-cursor {SOME_ID}", "either a cursor in JSON or --clear"),
-        (f"connections set-cursor {SOME_ID} NaN", "NaN has no place in JSON"),
-        (f"connections delete {SOME_ID}", "add --yes to delete"),
+        (f"connections set-cursor {SOME_ID} NaN", "NaN is not valid JSON"),
+        (f"connections delete {SOME_ID}", "add --yes"),
     ],
 )
 def test_is_told_in_one_line(arguments: str, complaint: str) -> None:

@@ -1,4 +1,4 @@
-"""The program: its global options, its commands, and how each of them ends."""
+"""The program: its global options, its commands, and how a command ends."""
 
 import sys
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from typer.core import TyperGroup
 
 from syncline.cli.commands import (
     connections,
-    connections_import,
     connector,
-    database,
+    db,
     doctor,
     explain,
     jobs,
     keys,
+    migrate,
+    providers,
     run,
     secrets,
-    signal_stream,
     signals,
     singer,
     status,
@@ -36,12 +36,12 @@ WITHOUT_VALUE = ("--debug",)
 
 
 class Program(TyperGroup):
-    """Takes the global options anywhere, tells errors in a line, and exits with 0, 1 or 2."""
+    """Accepts the global options anywhere, prints errors in one line, and exits with 0, 1 or 2."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, global_options_first(args))
 
-    def main(  # type: ignore[override]  # the one way in which it is called
+    def main(  # type: ignore[override]  # it is called in this one way
         self, args: Sequence[str] | None = None, prog_name: str = "syncline", **extra: Any
     ) -> None:
         arguments = list(sys.argv[1:] if args is None else args)
@@ -56,7 +56,7 @@ class Program(TyperGroup):
 
 
 def global_options_first(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with the global options, wherever they stood, before the command."""
+    """Return the arguments with the global options moved before the command."""
     options: list[str] = []
     rest: list[str] = []
     remaining = iter(arguments)
@@ -108,21 +108,21 @@ def syncline(
     context: typer.Context,
     database_url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Postgres to use. Default: the embedded one."),
+        typer.Option(metavar="URL", help="Postgres to use. Default: the embedded database."),
     ] = None,
     schema: Annotated[
         str | None, typer.Option(metavar="NAME", help="Schema that holds the tables.")
     ] = None,
     connectors: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODULE", help="A module with connectors; may be given repeatedly."),
+        typer.Option(metavar="MODULE", help="A module with connectors. May be repeated."),
     ] = None,
     log_level: Annotated[
         LogLevel | None,
         typer.Option(
             envvar="SYNCLINE_LOG_LEVEL",
             show_envvar=False,
-            help="Show logs on stderr from this level up.",
+            help="Log to stderr from this level up.",
         ),
     ] = None,
     log_format: Annotated[
@@ -130,10 +130,10 @@ def syncline(
         typer.Option(
             envvar="SYNCLINE_LOG_FORMAT",
             show_envvar=False,
-            help="Lines for people, or JSON for machines.",
+            help="Log as text lines or as JSON.",
         ),
     ] = LogFormat.TEXT,
-    debug: Annotated[  # noqa: ARG001  (read where errors are told)
+    debug: Annotated[  # noqa: ARG001  (Program.main reads it)
         bool, typer.Option("--debug", help="Show the traceback of an error.")
     ] = False,
     version: Annotated[  # noqa: ARG001
@@ -145,28 +145,22 @@ def syncline(
 ) -> None:
     """Syncline, the sync engine that lives in your Postgres.
 
-    These options may stand before or after the command. Everything else that can be set is read
-    from the environment (SYNCLINE_…) and from syncline.toml.
+    You may put these options before or after the command. All other settings come from the
+    environment (SYNCLINE_…) and from syncline.toml.
     """
     modules = tuple(connectors or ())
     context.obj = Session(database_url, schema, modules, log_level, log_format)
 
 
-app.add_typer(run.commands)
-app.add_typer(database.commands)
-app.add_typer(verify.commands)
-app.add_typer(status.commands)
-app.add_typer(doctor.commands)
-app.add_typer(workers.commands)
-connections.commands.add_typer(connections_import.commands)
+for module in (run, migrate, providers, verify, status, doctor, workers):
+    app.add_typer(module.commands)
 app.add_typer(connections.commands, name="connections")
 app.add_typer(connector.commands, name="connector")
 app.add_typer(jobs.commands, name="jobs")
-signals.commands.add_typer(signal_stream.commands)
 app.add_typer(signals.commands, name="signals")
 app.add_typer(singer.commands, name="singer")
 app.add_typer(explain.commands)
 app.add_typer(tenants.commands, name="tenants")
 app.add_typer(keys.commands, name="keys")
 app.add_typer(secrets.commands, name="secrets")
-app.add_typer(database.embedded, name="db")
+app.add_typer(db.commands, name="db")

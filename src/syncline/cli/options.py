@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and how their values are read."""
 
 import json
 import sys
@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import typer
+
+from syncline.cli.errors import Failure
 
 
 def _connection_id(text: str) -> UUID:
@@ -39,13 +41,14 @@ def parse_object(text: str) -> Any:
 
 
 def text_of(argument: str) -> str:
-    """Return what was given, or what the file holds that `@` names."""
+    """Return the argument, or the content of the file that `@FILE` names."""
     if not argument.startswith("@"):
         return argument
     try:
         return Path(argument[1:]).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{argument[1:]} cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise typer.BadParameter(f"cannot read {argument[1:]}: {reason}") from None
 
 
 def _config(argument: str) -> Any:
@@ -53,7 +56,7 @@ def _config(argument: str) -> Any:
 
 
 def read_credentials() -> Any:
-    """Return the JSON object on stdin; what is wrong with it is said without a word of it."""
+    """Return the JSON object on stdin. Errors never quote it, since it holds secrets."""
     try:
         value = json.loads(sys.stdin.read(), parse_constant=refuse_constant)
     except (ValueError, RecursionError):
@@ -64,45 +67,55 @@ def read_credentials() -> Any:
 
 
 def refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} has no place in JSON")
+    raise ValueError(f"{name} is not valid JSON")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask for confirmation unless `yes`; without a terminal, refuse as wrong use."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("stdin is not a terminal, so nobody can confirm; add --yes")
+    if not typer.confirm(question):
+        raise Failure("nothing was changed")
 
 
 ConnectionId = Annotated[
-    UUID, typer.Argument(metavar="CONNECTION", parser=_connection_id, help="Its id.")
+    UUID, typer.Argument(metavar="CONNECTION", parser=_connection_id, help="The connection's id.")
 ]
-JobId = Annotated[UUID, typer.Argument(metavar="JOB", parser=_job_id, help="Its id.")]
+JobId = Annotated[UUID, typer.Argument(metavar="JOB", parser=_job_id, help="The job's id.")]
 SomeJob = Annotated[
-    UUID | None, typer.Argument(metavar="[JOB]", parser=_job_id, help="The id of one.")
+    UUID | None, typer.Argument(metavar="[JOB]", parser=_job_id, help="The id of a single job.")
 ]
 Config = Annotated[
     dict[str, Any] | None,
-    typer.Option(metavar="JSON|@FILE", parser=_config, help="The connection's config, no secrets."),
+    typer.Option(metavar="JSON|@FILE", parser=_config, help="Its settings. Put no secrets in it."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 FromStdin = Annotated[
     bool,
-    typer.Option("--credentials-stdin", help="Read the credentials, a JSON object, from stdin."),
+    typer.Option("--credentials-stdin", help="Read the credentials from stdin, as a JSON object."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many to show at most.")]
+Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number to list.")]
 After = Annotated[
     UUID | None,
-    typer.Option(metavar="ID", help="Go on after this one, the last of the page before."),
+    typer.Option(metavar="ID", help="Continue after this id, the last one listed."),
 ]
 Before = Annotated[
     UUID | None,
-    typer.Option(metavar="ID", help="Go on before this one, the last of the page before."),
+    typer.Option(metavar="ID", help="Continue before this id, the last one listed."),
 ]
 OfTenant = Annotated[
-    str | None, typer.Option("--tenant", metavar="TENANT", help="Only this tenant's.")
+    str | None, typer.Option("--tenant", metavar="TENANT", help="Only of this tenant.")
 ]
 OfProvider = Annotated[
-    str | None, typer.Option("--provider", metavar="PROVIDER", help="Only this provider's.")
+    str | None, typer.Option("--provider", metavar="PROVIDER", help="Only of this provider.")
 ]
 OfConnection = Annotated[
     UUID | None,
     typer.Option(
-        "--connection", metavar="ID", parser=_connection_id, help="Only this connection's."
+        "--connection", metavar="ID", parser=_connection_id, help="Only of this connection."
     ),
 ]
 OfKind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only of this kind.")]

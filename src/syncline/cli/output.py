@@ -116,8 +116,8 @@ def flush_results() -> None:
         sys.stdout.flush()
 
 
-def tell_more(found: Sequence[Any], limit: int, option: str) -> None:
-    """Say on stderr how to see the next page, if there may be one."""
+def hint_next(found: Sequence[Any], limit: int, option: str) -> None:
+    """Say on stderr how to list the rest, if there may be more."""
     if len(found) == limit:
         say(f"There may be more: {option} {found[-1].id}")
 

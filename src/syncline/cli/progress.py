@@ -1,19 +1,15 @@
-"""How far a long command has come, and whether it may begin."""
+"""A progress bar for long commands."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-import typer
-
-from syncline.cli.errors import Failure
 
 Advance = Callable[[float], None]
 
 
 @contextmanager
 def progress(what: str, total: float | None) -> Iterator[Advance]:
-    """Show a bar on stderr meanwhile, where that is a terminal; lend what moves it on."""
+    """Show a bar on stderr if that is a terminal, and yield the function that advances it."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -25,13 +21,3 @@ def progress(what: str, total: float | None) -> Iterator[Advance]:
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda steps: bar.advance(task, steps)
-
-
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask unless told not to; where nobody can be asked, refuse as wrong use."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("there is nobody to ask: add --yes")
-    if not typer.confirm(question):
-        raise Failure("nothing was changed")

@@ -1,12 +1,22 @@
 """`syncline connections …`: what gets synced."""
 
-import sys
+from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syncline.cli.errors import Failure
+from syncline.cli.imports import (
+    ImportFormat,
+    ImportReport,
+    Rejections,
+    import_entries,
+    open_import,
+    read_entries,
+)
+from syncline.cli.interrupts import Interrupts
 from syncline.cli.options import (
     After,
     AsJson,
@@ -16,12 +26,15 @@ from syncline.cli.options import (
     Limit,
     OfProvider,
     OfTenant,
+    Yes,
+    confirm,
     parse_json,
     read_credentials,
     text_of,
 )
-from syncline.cli.output import print_json, print_table, record, say, tell_more
-from syncline.cli.session import session_of
+from syncline.cli.output import hint_next, print_json, print_table, record, say
+from syncline.cli.progress import progress
+from syncline.cli.session import perform, session_of
 from syncline.cli.views.rows import connection_row, show_connection
 from syncline.model import Connection, ConnectionStatus, JobType
 from syncline.text import one_line
@@ -32,7 +45,7 @@ if TYPE_CHECKING:
 ID = "01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0"
 
 commands = typer.Typer(
-    help="Add, look at, change and remove connections.",
+    help="Add, show, change and delete connections.",
     no_args_is_help=True,
     epilog="Example: syncline connections list --status needs_reauth",
 )
@@ -44,9 +57,9 @@ commands = typer.Typer(
 )
 def add(
     context: typer.Context,
-    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Whose data it is.")],
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant that owns it.")],
     provider: Annotated[
-        str, typer.Argument(metavar="PROVIDER", help="As `syncline providers` lists them.")
+        str, typer.Argument(metavar="PROVIDER", help="A provider that `syncline providers` lists.")
     ],
     external_id: Annotated[
         str, typer.Argument(metavar="EXTERNAL_ID", help="Its name at the provider.")
@@ -63,8 +76,10 @@ def add(
 
     async def create(engine: "Engine") -> Connection:
         if provider not in engine.providers:
-            note = "no connector for it is known here, so its jobs wait for a worker that has one"
-            say(f"syncline: {one_line(provider)}: {note}")
+            say(
+                f"syncline: no connector for {one_line(provider)} is installed here; "
+                "its jobs wait for a worker that has one"
+            )
         return await engine.connections.create(
             tenant_id=tenant,
             provider_slug=provider,
@@ -75,6 +90,55 @@ def add(
         )
 
     show_connection(session_of(context).call(create), json)
+
+
+@commands.command("import", epilog="Example: syncline connections import accounts.csv")
+def import_(
+    context: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="CSV, or one JSON object per line; - for stdin.")
+    ],
+    format: Annotated[
+        ImportFormat | None,
+        typer.Option(help="Format of the file. Default: csv for *.csv, otherwise ndjson."),
+    ] = None,
+    rejected: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to write bad lines. Default: FILE.rejected."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Add connections from a file, and skip those that exist.
+
+    If it is interrupted, run it again. Fields: tenant_id, provider_slug, external_id, and
+    optionally config (an object) and interval_seconds.
+    """
+    is_csv = file.suffix.lower() == ".csv"
+    chosen = format or (ImportFormat.CSV if is_csv else ImportFormat.NDJSON)
+    bad_lines = rejected or Path(f"{'stdin' if str(file) == '-' else file}.rejected")
+    session = session_of(context)
+    report = ImportReport()
+
+    async def work(_interrupts: Interrupts) -> None:
+        with open_import(file) as (stream, size), Rejections(bad_lines, report) as rejections:
+            async with session.engine() as engine:
+                with progress("import", size) as advance:
+                    entries = read_entries(stream, chosen)
+                    await import_entries(engine, entries, rejections, advance)
+
+    with session.logs():
+        perform(work)
+    _show_report(report, json)
+
+
+def _show_report(report: ImportReport, json: bool) -> None:
+    if json:
+        print_json(asdict(report))
+    else:
+        print(f"Added {report.added:,} connections; {report.existing:,} existed already.")
+    if report.rejected:
+        lines = "1 line was" if report.rejected == 1 else f"{report.rejected:,} lines were"
+        raise Failure(f"{lines} rejected; see {report.rejected_file}")
 
 
 class ListOrder(StrEnum):
@@ -88,12 +152,14 @@ def list_(
     context: typer.Context,
     tenant: OfTenant = None,
     provider: OfProvider = None,
-    status: Annotated[ConnectionStatus | None, typer.Option(help="Only in this status.")] = None,
+    status: Annotated[
+        ConnectionStatus | None, typer.Option(help="Only connections with this status.")
+    ] = None,
     prefix: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only whose external id begins so.")
+        str | None, typer.Option(metavar="TEXT", help="Only external ids that begin with this.")
     ] = None,
     order: Annotated[
-        ListOrder, typer.Option(help="By id, by external id, or the longest unsynced first.")
+        ListOrder, typer.Option(help="Sort by id, by external id, or by the oldest last run.")
     ] = ListOrder.ID,
     after: After = None,
     limit: Limit = 50,
@@ -119,12 +185,12 @@ def list_(
         [connection_row(connection) for connection in found],
         dispensable=("Every", "Next run", "Provider", "Why", "Tenant"),
     )
-    tell_more(found, limit, "--after")
+    hint_next(found, limit, "--after")
 
 
 @commands.command(epilog=f"Example: syncline connections show {ID}")
 def show(context: typer.Context, connection: ConnectionId, json: AsJson = False) -> None:
-    """Show everything about a connection."""
+    """Show a connection in full."""
     found = session_of(context).call(lambda engine: engine.connections.get(connection))
     show_connection(found, json)
 
@@ -133,10 +199,12 @@ def show(context: typer.Context, connection: ConnectionId, json: AsJson = False)
 def pause(
     context: typer.Context,
     connection: ConnectionId,
-    reason: Annotated[str | None, typer.Option(help="Why; shown with the connection.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Why you pause it. Shown with the connection.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Stop scheduling a connection. A run in progress keeps what it brings."""
+    """Stop scheduling a connection. A running job finishes and its signals are kept."""
     changed = session_of(context).call(
         lambda engine: engine.connections.pause(connection, reason=reason)
     )
@@ -145,7 +213,7 @@ def pause(
 
 @commands.command(epilog=f"Example: syncline connections resume {ID}")
 def resume(context: typer.Context, connection: ConnectionId, json: AsJson = False) -> None:
-    """Make a connection active again. It goes on from its cursor, at the next tick."""
+    """Activate a connection again. It continues from its cursor at the next tick."""
     changed = session_of(context).call(lambda engine: engine.connections.resume(connection))
     show_connection(changed, json)
 
@@ -160,7 +228,7 @@ def set_interval(
     seconds: Annotated[
         int | None, typer.Argument(metavar="SECONDS", min=60, help="The new interval.")
     ] = None,
-    default: Annotated[bool, typer.Option("--default", help="Go back to the default.")] = False,
+    default: Annotated[bool, typer.Option("--default", help="Use the default interval.")] = False,
     json: AsJson = False,
 ) -> None:
     """Change how often a connection runs."""
@@ -181,12 +249,12 @@ def set_cursor(
     context: typer.Context,
     connection: ConnectionId,
     cursor: Annotated[
-        str | None, typer.Argument(metavar="JSON|@FILE", help="Where the next run starts from.")
+        str | None, typer.Argument(metavar="JSON|@FILE", help="Where the next run starts.")
     ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Start from nothing.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Start from the beginning.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Change where the next run starts from."""
+    """Change where the next run starts."""
     if (cursor is None) != clear:
         raise typer.BadParameter("give either a cursor in JSON or --clear")
     value = None if cursor is None else parse_json(text_of(cursor))
@@ -196,19 +264,40 @@ def set_cursor(
     show_connection(changed, json)
 
 
+@commands.command(
+    "set-credentials",
+    epilog=f"Example: syncline connections set-credentials {ID} --credentials-stdin < token.json",
+)
+def set_credentials(
+    context: typer.Context,
+    connection: ConnectionId,
+    credentials_stdin: FromStdin = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Delete the stored credentials.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Replace a connection's credentials. If it needs_reauth, it becomes active again."""
+    if credentials_stdin == clear:
+        raise typer.BadParameter("give either --credentials-stdin or --clear")
+    credentials = read_credentials() if credentials_stdin else None
+    changed = session_of(context).call(
+        lambda engine: engine.connections.set_credentials(connection, credentials)
+    )
+    show_connection(changed, json)
+
+
 @commands.command(epilog=f"Example: syncline connections sync {ID} --type full")
 def sync(
     context: typer.Context,
     connection: ConnectionId,
     type: Annotated[
-        JobType, typer.Option(help="From the cursor, or from nothing.")
+        JobType, typer.Option(help="incremental continues from the cursor; full starts over.")
     ] = JobType.INCREMENTAL,
     priority: Annotated[
         int | None, typer.Option(min=-32_767, max=32_767, help="Higher runs first.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Trigger a sync now. An idle worker starts the job within a second."""
+    """Sync now. An idle worker starts the job within a second."""
     job = session_of(context).call(
         lambda engine: engine.trigger(connection, job_type=type, priority=priority)
     )
@@ -223,21 +312,14 @@ def delete(
     context: typer.Context,
     connection: ConnectionId,
     keep_signals: Annotated[
-        bool, typer.Option("--keep-signals", help="Leave what it brought.")
+        bool, typer.Option("--keep-signals", help="Keep the signals it brought.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Remove a connection with its jobs and its signals."""
-    if not yes:
-        _ask(f"Delete connection {connection}, its jobs{'' if keep_signals else ' and signals'}?")
+    """Delete a connection with its jobs and signals."""
+    kept = "" if keep_signals else " and signals"
+    confirm(f"Delete connection {connection}, its jobs{kept}?", yes=yes)
     session_of(context).call(
         lambda engine: engine.connections.delete(connection, keep_signals=keep_signals)
     )
     print(f"Deleted connection {connection}.")
-
-
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("there is nobody to ask: add --yes to delete")
-    if not typer.confirm(question):
-        raise Failure("nothing was deleted")

@@ -1,12 +1,14 @@
 """`syncline jobs …`: what ran, runs and will run."""
 
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
 
-from syncline.cli.commands.job_batches import change_many, check_choice_of_jobs
+from syncline.cli.errors import Failure
 from syncline.cli.options import (
     AsJson,
     Before,
@@ -17,21 +19,28 @@ from syncline.cli.options import (
     OfTenant,
     SomeJob,
     Yes,
+    confirm,
 )
-from syncline.cli.output import print_json, print_table, record, tell_more
-from syncline.cli.session import session_of
+from syncline.cli.output import hint_next, print_json, print_table, record
+from syncline.cli.progress import progress
+from syncline.cli.session import Session, perform, session_of
 from syncline.cli.views.rows import show_job
-from syncline.model import JobStatus, JobType
+from syncline.model import Job, JobStatus, JobType
 from syncline.text import error_text
 
+if TYPE_CHECKING:
+    from syncline.app import Engine
+    from syncline.services.job_batches import BatchReport
+
 commands = typer.Typer(
-    help="Look at jobs, retry and cancel them.",
+    help="Show, retry and cancel jobs.",
     no_args_is_help=True,
     epilog="Example: syncline jobs list --status failed",
 )
 
-OfType = Annotated[JobType | None, typer.Option("--type", help="Only of this type.")]
-AllJobs = Annotated[bool, typer.Option("--all", help="Choose many by their status alone.")]
+OfType = Annotated[JobType | None, typer.Option("--type", help="Only jobs of this type.")]
+AllJobs = Annotated[bool, typer.Option("--all", help="Choose many jobs by status alone.")]
+Change = Callable[["Engine"], Callable[[UUID], Awaitable[Job]]]
 
 
 class Retried(StrEnum):
@@ -51,13 +60,13 @@ def list_(
     tenant: OfTenant = None,
     provider: OfProvider = None,
     connection: OfConnection = None,
-    status: Annotated[JobStatus | None, typer.Option(help="Only in this status.")] = None,
+    status: Annotated[JobStatus | None, typer.Option(help="Only jobs with this status.")] = None,
     type: OfType = None,
     before: Before = None,
     limit: Limit = 50,
     json: AsJson = False,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, newest first."""
     found = session_of(context).call(
         lambda engine: engine.jobs.list(
             tenant_id=tenant,
@@ -90,12 +99,12 @@ def list_(
         ],
         dispensable=("Finished", "Tenant", "Due", "Type", "Failures", "Connection"),
     )
-    tell_more(found, limit, "--before")
+    hint_next(found, limit, "--before")
 
 
 @commands.command(epilog="Example: syncline jobs show 01993f8e-6a42-7b11-8e0c-5d2f1c9a7e34")
 def show(context: typer.Context, job: JobId, json: AsJson = False) -> None:
-    """Show everything about a job."""
+    """Show a job in full."""
     show_job(session_of(context).call(lambda engine: engine.jobs.get(job)), json)
 
 
@@ -107,23 +116,26 @@ def retry(
     provider: OfProvider = None,
     connection: OfConnection = None,
     type: OfType = None,
-    status: Annotated[Retried, typer.Option(help="With many: which of them.")] = Retried.FAILED,
+    status: Annotated[
+        Retried, typer.Option(help="Which jobs, when you choose many.")
+    ] = Retried.FAILED,
     all_jobs: AllJobs = False,
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
-    """Run a job again, now; or, by filter, many.
+    """Run one job again now, or many by filter.
 
-    One that waits becomes due; of one that failed or was cancelled a new one is made. Of many,
-    only each connection's last job of a type is taken.
+    A waiting job becomes due. A failed or cancelled job gets a new job. Among many, only the last
+    job of each type of a connection is retried.
     """
     which = _which(tenant, provider, connection, type)
-    check_choice_of_jobs(job, which, all_jobs)
+    _check_choice(job, which, all_jobs)
     session = session_of(context)
     if job is not None:
         show_job(session.call(lambda engine: engine.jobs.retry(job)), json)
         return
-    change_many(session, "retry", lambda e: e.jobs.retry, [status.value], which, yes=yes, json=json)
+    batch = JobBatch("retry", lambda engine: engine.jobs.retry, [status.value], which)
+    batch.run(session, yes=yes, json=json)
 
 
 @commands.command(epilog="Example: syncline jobs cancel --tenant acme --status queued")
@@ -135,24 +147,25 @@ def cancel(
     connection: OfConnection = None,
     type: OfType = None,
     status: Annotated[
-        Cancelled | None, typer.Option(help="With many: which of them. Default: both.")
+        Cancelled | None, typer.Option(help="Which jobs, when you choose many. Default: both.")
     ] = None,
     all_jobs: AllJobs = False,
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
-    """Cancel a queued or running job; or, by filter, many.
+    """Cancel one queued or running job, or many by filter.
 
-    A worker that runs one stops when it next renews its lease.
+    A worker stops a running job when it next renews the lease.
     """
     which = _which(tenant, provider, connection, type)
-    check_choice_of_jobs(job, which, all_jobs)
+    _check_choice(job, which, all_jobs)
     session = session_of(context)
     if job is not None:
         show_job(session.call(lambda engine: engine.jobs.cancel(job)), json)
         return
     states = [status.value] if status else [choice.value for choice in Cancelled]
-    change_many(session, "cancel", lambda e: e.jobs.cancel, states, which, yes=yes, json=json)
+    batch = JobBatch("cancel", lambda engine: engine.jobs.cancel, states, which)
+    batch.run(session, yes=yes, json=json)
 
 
 def _which(
@@ -164,3 +177,50 @@ def _which(
         "connection_id": connection,
         "job_type": type,
     }
+
+
+def _check_choice(job: UUID | None, which: dict[str, Any], all_jobs: bool) -> None:
+    """Refuse a job together with a filter, and refuse neither."""
+    filtered = any(value is not None for value in which.values())
+    if job is not None and (filtered or all_jobs):
+        raise typer.BadParameter("give either a JOB or a filter such as --tenant, not both")
+    if job is None and not filtered and not all_jobs:
+        raise typer.BadParameter("give a JOB, a filter such as --tenant or --provider, or --all")
+
+
+@dataclass(frozen=True, slots=True)
+class JobBatch:
+    """One change to many jobs: the verb, the change, and which jobs it applies to."""
+
+    verb: str
+    change: Change
+    states: Sequence[str]
+    which: dict[str, Any]
+
+    def run(self, session: Session, *, yes: bool, json: bool) -> None:
+        """Find the jobs, ask, and change each; fail if some could not be changed."""
+        with session.logs():
+            report = perform(lambda _interrupts: self._change_all(session, yes=yes))
+        if json:
+            print_json(asdict(report))
+        else:
+            print(f"{self.verb}: {_counted(report.done)}.")
+        if report.refused:
+            reasons = "; ".join(f"{count} x {reason}" for reason, count in report.refused.items())
+            refused = _counted(sum(report.refused.values()))
+            raise Failure(f"{refused} could not be changed: {reasons}")
+
+    async def _change_all(self, session: Session, *, yes: bool) -> "BatchReport":
+        from syncline.services.job_batches import change_each
+        from syncline.store.queue.job_batches import Which
+
+        async with session.engine() as engine:
+            found = await engine.batches.find(Which(**self.which), self.states)
+            if found:
+                confirm(f"{self.verb.capitalize()} {_counted(len(found))}?", yes=yes)
+            with progress(self.verb, len(found)) as advance:
+                return await change_each(found, self.change(engine), advance)
+
+
+def _counted(count: int) -> str:
+    return f"{count:,} job" if count == 1 else f"{count:,} jobs"

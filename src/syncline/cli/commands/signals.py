@@ -1,16 +1,63 @@
-"""`syncline signals …`: what connectors brought."""
+"""`syncline signals …`: what connectors brought. List it, follow it, or export it."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
 
+from syncline.cli.exports import Format, Output, Sink, open_sink
+from syncline.cli.interrupts import Interrupts
 from syncline.cli.options import After, AsJson, Limit, OfConnection, OfKind, OfProvider, OfTenant
-from syncline.cli.output import print_json, print_table, record, tell_more
-from syncline.cli.session import session_of
+from syncline.cli.output import hint_next, plain_line, print_json, print_table, record, say
+from syncline.cli.progress import progress
+from syncline.cli.session import perform, session_of
+from syncline.model import StoredSignal
+from syncline.text import one_line, shortened
+
+if TYPE_CHECKING:
+    from syncline.app import Engine
+    from syncline.store.listings.signals import SignalFilter
 
 commands = typer.Typer(
-    help="Look at signals.",
+    help="List, follow and export signals.",
     no_args_is_help=True,
     epilog="Example: syncline signals list --tenant acme",
 )
+BATCH_SIZE = 1000
+POLL_SECONDS = 0.5
+SERVER_CHANGED = (
+    "The database server was restarted, promoted or restored. If that lost commits, some signals "
+    "shown above are no longer stored; they come again when their provider is synced again."
+)
+
+Since = Annotated[
+    datetime | None,
+    typer.Option(
+        metavar="TIME", parser=lambda text: _instant(text), help="Stored at this time or later."
+    ),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option(
+        metavar="TIME", parser=lambda text: _instant(text), help="Stored before this time."
+    ),
+]
+
+
+def _instant(text: str) -> datetime:
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not a time; write it as in 2026-11-15T08:00Z"
+        ) from None
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 @commands.command("list", epilog="Example: syncline signals list --kind ticket_created --json")
@@ -24,7 +71,7 @@ def list_(
     limit: Limit = 50,
     json: AsJson = False,
 ) -> None:
-    """List signals in the order in which they were stored."""
+    """List signals in the order they were stored."""
     found = session_of(context).call(
         lambda engine: engine.signals.list(
             tenant_id=tenant,
@@ -53,4 +100,154 @@ def list_(
         ],
         dispensable=("Provider", "Tenant", "Payload"),
     )
-    tell_more(found, limit, "--after")
+    hint_next(found, limit, "--after")
+
+
+@commands.command(epilog="Example: syncline signals tail --tenant acme --json")
+def tail(
+    context: typer.Context,
+    tenant: OfTenant = None,
+    provider: OfProvider = None,
+    connection: OfConnection = None,
+    kind: OfKind = None,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Start with the signals that exist.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+) -> None:
+    """Show signals as they are stored, each exactly once. Ctrl-C exits.
+
+    A signal appears once every older transaction on the server has ended.
+    """
+    session = session_of(context)
+
+    async def work(interrupts: Interrupts) -> None:
+        async with session.engine() as engine:
+            wanted = _filter(tenant, connection, provider, kind)
+            await _follow(engine, wanted, interrupts, from_start=from_start, json=json)
+
+    with session.logs():
+        perform(work)
+
+
+async def _follow(
+    engine: "Engine",
+    wanted: "SignalFilter",
+    interrupts: Interrupts,
+    *,
+    from_start: bool,
+    json: bool,
+) -> None:
+    from syncline.store.listings.follow import START
+
+    stop = asyncio.Event()
+    interrupts.react = stop.set
+    position = START if from_start else await engine.signals.position()
+    while not stop.is_set():
+        followed = await engine.signals.follow(wanted, position=position, limit=BATCH_SIZE)
+        for signal in followed.signals:
+            print(plain_line(record(signal)) if json else _line(signal))
+        sys.stdout.flush()
+        if followed.server_changed:
+            say(SERVER_CHANGED)
+        position = followed.position
+        if followed.is_caught_up:
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+
+
+def _line(signal: StoredSignal) -> str:
+    received = f"{signal.received_at.astimezone(UTC):%H:%M:%S}"
+    source = f"{signal.tenant_id} {signal.provider_slug} {signal.kind}"
+    return f"{received}  {one_line(source)}  {shortened(one_line(plain_line(signal.payload)), 120)}"
+
+
+@commands.command(epilog="Example: syncline signals export --tenant acme -o acme.csv --format csv")
+def export(
+    context: typer.Context,
+    tenant: OfTenant = None,
+    provider: OfProvider = None,
+    connection: OfConnection = None,
+    kind: OfKind = None,
+    since: Since = None,
+    until: Until = None,
+    format: Annotated[Format, typer.Option(help="Parquet needs pyarrow.")] = Format.NDJSON,
+    output: Output = None,
+) -> None:
+    """Write signals to a file, oldest first.
+
+    The export holds everything stored before it began. It keeps no transaction open, and the file
+    gets its name when it is complete.
+    """
+    session = session_of(context)
+    columns = [field.name for field in fields(StoredSignal)]
+
+    async def work(_interrupts: Interrupts) -> int:
+        async with session.engine() as engine:
+            end = until or await engine.now()
+            wanted = _filter(tenant, connection, provider, kind, since, end)
+            with open_sink(format, columns, output) as sink, _time_progress(end) as advance:
+                return await _export(engine, wanted, sink, advance)
+
+    with session.logs():
+        count = perform(work)
+    say(f"Exported {count:,} signals.")
+
+
+async def _export(
+    engine: "Engine", wanted: "SignalFilter", sink: Sink, advance: "AdvanceTo"
+) -> int:
+    """Write every signal to the sink, and return how many there were."""
+    count, after = 0, None
+    while True:
+        found = await engine.signals.page(wanted, after=after, newest_first=False, limit=BATCH_SIZE)
+        sink.write([record(signal) for signal in found.items])
+        count += len(found.items)
+        advance(found.items)
+        after = found.next_page
+        if after is None:
+            return count
+
+
+AdvanceTo = Callable[[Sequence[StoredSignal]], None]
+
+
+@contextmanager
+def _time_progress(end: datetime) -> Iterator[AdvanceTo]:
+    """Show progress by the time signals were stored: counting them would read them all."""
+    with progress("export", 100) as advance:
+        place = Place(None, 0.0)
+
+        def advance_to(signals: Sequence[StoredSignal]) -> None:
+            if not signals:
+                return
+            first = place.first or signals[0].received_at
+            span = (end - first).total_seconds() or 1
+            share = 100 * (signals[-1].received_at - first).total_seconds() / span
+            advance(max(share - place.share, 0))
+            place.first, place.share = first, share
+
+        yield advance_to
+
+
+@dataclass(slots=True)
+class Place:
+    """The time of the first signal, and the share exported so far in per cent."""
+
+    first: datetime | None
+    share: float
+
+
+def _filter(
+    tenant: str | None,
+    connection: UUID | None,
+    provider: str | None,
+    kind: str | None,
+    *between: datetime | None,
+) -> "SignalFilter":
+    from syncline.store.listings.signals import SignalFilter
+
+    return SignalFilter(tenant, connection, provider, kind, *between)

@@ -7,9 +7,9 @@ import typer
 from syncline.cli.errors import Failure
 from syncline.cli.exports import Output, opened
 from syncline.cli.interrupts import Interrupts
-from syncline.cli.options import Yes
+from syncline.cli.options import Yes, confirm
 from syncline.cli.output import say
-from syncline.cli.progress import confirm, progress
+from syncline.cli.progress import progress
 from syncline.cli.session import perform, session_of
 from syncline.text import one_line
 
