@@ -1,11 +1,16 @@
-"""How times, errors and other people's text are put into words."""
+"""Texts for people and machines: times, durations, errors, one safe line."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from syncline.redaction import mask_secrets
 
 UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def rfc3339(instant: datetime) -> str:
+    """Return the instant in UTC, ending in Z."""
+    return instant.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
 
 
 def ago(now: datetime, instant: datetime) -> str:
@@ -17,9 +22,16 @@ def until(now: datetime, instant: datetime) -> str:
 
 
 def duration(length: timedelta) -> str:
-    """Return a length of time in its largest unit, or in milliseconds where it is short."""
+    """Return a duration in its largest unit, or in milliseconds below a second."""
     seconds = length.total_seconds()
     return f"{max(seconds, 0) * 1000:.0f} ms" if seconds < 1 else _rounded(length)
+
+
+def span(length: timedelta) -> str:
+    """Return a duration in its largest unit, with one decimal."""
+    seconds = max(length.total_seconds(), 0)
+    size, unit = next((entry for entry in UNITS if seconds >= entry[0]), (1, "s"))
+    return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
 
 
 def _rounded(length: timedelta) -> str:
@@ -31,7 +43,7 @@ def _rounded(length: timedelta) -> str:
 
 
 def error_text(error: Any) -> str:
-    """Return a job's error in a line, whatever somebody may have written there."""
+    """Return a job's error as one line. The column may hold any JSON."""
     if error is None:
         return ""
     if isinstance(error, dict) and "message" in error:
@@ -41,19 +53,19 @@ def error_text(error: Any) -> str:
 
 
 def reason_text(reason: Any) -> str:
-    """Return a connection's status reason, or a job's error, in a line."""
+    """Return a connection's status reason, or a job's error, as one line."""
     if isinstance(reason, dict) and "why" in reason:
         return one_line(str(reason["why"]))
     return error_text(reason)
 
 
 def one_line(text: str) -> str:
-    """Return the text without secrets, line breaks and what could steer a terminal."""
+    """Return the text in one line, with secrets masked and control characters escaped."""
     return printable(" ".join(mask_secrets(text).split()))
 
 
 def printable(line: str) -> str:
-    """Return the line with what cannot be seen written out as escapes."""
+    """Return the line with unprintable characters written as escapes."""
     if line.isprintable():
         return line
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)

@@ -16,7 +16,7 @@ from syncline.api.auth import EXPIRY_HEADER, SAFE_METHODS, Authenticator, Princi
 from syncline.api.limits import RequestLimits
 from syncline.api.problems import Problem, problem_of
 from syncline.json_bounds import JsonBounds, JsonScanner, TooComplex
-from syncline.store.queue.schedule import rfc3339
+from syncline.text import rfc3339
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

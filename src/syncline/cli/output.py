@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from syncline.text import one_line, shortened
+from syncline.text import one_line, rfc3339, shortened
 
 UNLIMITED = 100_000  # columns: what goes into a file or a pipe is never cut
 LONGEST_CELL, LONGEST_FIELD = 100, 4000
@@ -125,7 +125,7 @@ def hint_next(found: Sequence[Any], limit: int, option: str) -> None:
 def plain(value: Any) -> Any:
     """Return a value that JSON has no form for as one that it has."""
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return rfc3339(value)
     if isinstance(value, UUID):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no place in JSON")

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from syncline.model import WorkerStatus
 from syncline.policy.symptoms import Diagnosis, Server, Symptoms, Verdict
+from syncline.text import span
 
 OLDEST_VERSION = 150_000
 OLD_SNAPSHOT = timedelta(minutes=5)
@@ -187,7 +188,7 @@ def _queue(symptoms: Symptoms) -> Diagnosis:
     return Diagnosis(
         "queue",
         Verdict.WARNING if late else Verdict.OK,
-        f"the oldest due job has waited {_span(waited)}" if waited else "nothing due is waiting",
+        f"the oldest due job has waited {span(waited)}" if waited else "nothing due is waiting",
         "Add workers or slots (executor.concurrency), or see `syncline top` for what is slow."
         if late
         else "",
@@ -214,7 +215,7 @@ def _snapshots(symptoms: Symptoms) -> Diagnosis:
     old = [one for one in symptoms.open_transactions if one.age > OLD_SNAPSHOT]
     server, advice = symptoms.server, []
     found = [
-        f"pid {one.pid} ({one.application or '?'}, {one.state}) for {_span(one.age)}" for one in old
+        f"pid {one.pid} ({one.application or '?'}, {one.state}) for {span(one.age)}" for one in old
     ]
     if old:
         advice.append(
@@ -237,7 +238,7 @@ def _snapshots(symptoms: Symptoms) -> Diagnosis:
 def _keys(symptoms: Symptoms) -> Diagnosis:
     expiring = symptoms.expiring_keys
     named = [
-        f"{key.name} ({key.id}) in {_span(key.expires_at - symptoms.now)}"
+        f"{key.name} ({key.id}) in {span(key.expires_at - symptoms.now)}"
         for key in expiring[:KEYS_NAMED]
         if key.expires_at is not None
     ]
@@ -267,12 +268,4 @@ def _tenant_providers(symptoms: Symptoms) -> Iterator[Diagnosis]:
 
 
 def _ago(length: timedelta) -> str:
-    return f"{_span(length)} ago"
-
-
-def _span(length: timedelta) -> str:
-    seconds = max(length.total_seconds(), 0)
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return f"{span(length)} ago"

@@ -19,8 +19,8 @@ from syncline.policy.explain_text import (
     instant_text,
     moment,
     reason_line,
-    span,
 )
+from syncline.text import span
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,15 @@
 """Times, errors and evidence, put into words and into JSON for an explanation."""
 
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from syncline.policy.evidence import Evidence
 from syncline.redaction import mask_secrets
+from syncline.text import rfc3339, span
 
-UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 LONGEST_LINE = 300
-
-
-def span(length: timedelta) -> str:
-    """Return a length of time in its largest unit."""
-    seconds = max(length.total_seconds(), 0)
-    size, unit = next((entry for entry in UNITS if seconds >= entry[0]), (1, "s"))
-    return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
 
 
 def moment(instant: datetime, now: datetime) -> str:
@@ -76,7 +69,7 @@ def describe(evidence: Evidence) -> dict[str, Any]:
 
 def as_json(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return rfc3339(value)
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, tuple):

@@ -12,6 +12,7 @@ from syncline.policy.backoff import Backoff, read_hint
 from syncline.redaction import mask_secrets
 from syncline.sdk.json_text import encode_json
 from syncline.sdk.page import Page
+from syncline.text import rfc3339
 
 # As JSON, and together with the rest of the record below 4 kB.
 MAX_CLASS_BYTES = 100
@@ -166,7 +167,7 @@ def describe_error(
         "class": kind,
         "message": message,
         "attempt": attempt,
-        "time": now.isoformat().replace("+00:00", "Z"),
+        "time": rfc3339(now),
     }
     if hint is not None:
         record |= {"hint": hint.total_seconds(), "hinted": hinted}

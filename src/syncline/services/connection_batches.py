@@ -16,7 +16,7 @@ from syncline.services.validation import check_config, check_text
 from syncline.store.data import connection_batches, tenant_usage
 from syncline.store.data.connection_batches import key_of
 from syncline.store.pool import Transaction
-from syncline.store.queue.schedule import rfc3339
+from syncline.text import rfc3339
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from syncline.store.data import connections, signals
 from syncline.store.data import credentials as stored_credentials
 from syncline.store.pool import Transaction
 from syncline.store.queue import jobs
-from syncline.store.queue.schedule import rfc3339
+from syncline.text import rfc3339
 
 SIGNALS_A_BATCH = 10_000
 ACTIVE = ConnectionStatus.ACTIVE

@@ -6,7 +6,7 @@ from typing import Any
 from support.mixed_batch import HEALTHY_PAGE
 from support.world import Logged, World, at
 from syncline import Connection, Signal, SyncResult
-from syncline.store.queue.schedule import rfc3339
+from syncline.text import rfc3339
 
 CURSOR = '{"since": 1.50, "page": [1, {"a": null}], "text": "é\\u0001"}'  # kept byte for byte
 HUGE = "x" * 1_000_000

@@ -9,8 +9,8 @@ from syncline.model import ConnectionStatus
 from syncline.store.data import connections, tenant_usage
 from syncline.store.pool import Pool, Transaction
 from syncline.store.queue import jobs
-from syncline.store.queue.schedule import rfc3339
 from syncline.telemetry.upkeep import UpkeepTelemetry
+from syncline.text import rfc3339
 
 SIGNALS_A_BATCH = 5000
 CONNECTIONS_A_BATCH = 500

@@ -29,7 +29,7 @@ from syncline.store.pool import Pool, Transaction, expect
 from syncline.store.queue import jobs
 from syncline.store.queue.claims import Claim
 from syncline.store.queue.jobs import Closing, FollowUp, RerunRequest
-from syncline.store.queue.schedule import rfc3339
+from syncline.text import rfc3339
 
 ACTIVE = ConnectionStatus.ACTIVE
 MOST_ATTEMPTS, MOST_LAPSES = 2**31 - 1, 2**15 - 1  # what their columns hold

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from syncline.policy.schedule import Candidate, Pull, RunPlan, ScheduleRules, StoredSync
 from syncline.store.pool import Transaction
+from syncline.text import rfc3339
 
 BEFORE_ALL = UUID(int=0)
 BEGINNING = (datetime(1, 1, 1, tzinfo=UTC), BEFORE_ALL)
@@ -289,8 +290,3 @@ async def count_overdue(
     seconds = int(maximum.total_seconds()), int(default.total_seconds())
     count: int = await tx.fetchval(COUNT_OVERDUE, ids, now, *seconds)
     return count
-
-
-def rfc3339(instant: datetime) -> str:
-    """Return the instant as `metadata.sync` holds it: UTC, ending in Z."""
-    return instant.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
