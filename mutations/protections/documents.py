@@ -10,7 +10,7 @@ DOCUMENTS = (
         (
             (
                 "            if size > limit:\n"
-                "                raise _too_large(asked, limit)\n"
+                "                raise _too_large(described, limit)\n"
                 "            pieces",
                 "            pieces",
             ),
@@ -60,7 +60,7 @@ DOCUMENTS = (
     Mutation(
         "large documents beside the loop",
         "the worker does nothing else while one is parsed",
-        "http/json_body.py",
+        "http/body.py",
         (("        if len(content) <= SMALL_BYTES or", "        if True or"),),
         "tests/security/test_hostile_documents.py::test_a_connector_that_asks_for_json_does_not_hold_the_loop",
     ),

@@ -30,7 +30,7 @@ PROGRAMS = (
         "connectors/git/origin.py",
         (
             (
-                '    if scheme in ("git", "ssh") and scheme not in settings.schemes:\n',
+                '    if scheme in ("git", "ssh") and scheme not in access.schemes:\n',
                 "    if False:\n",
             ),
         ),
@@ -54,7 +54,12 @@ PROGRAMS = (
         "the addresses of git",
         "it reaches this host and its network",
         "connectors/git/origin.py",
-        (("if not environment.allow_private and not environment.is_allowed(one):", "if False:"),),
+        (
+            (
+                "return await checked_addresses(environment, ",
+                "return await (environment.resolve or checked_addresses)(",
+            ),
+        ),
         "tests/connectors/test_git_origin.py::test_addresses_that_are_not_public_are_refused_by_default",
     ),
     Mutation(

@@ -87,7 +87,7 @@ TENANTS = (
         "connectors/git/connector.py",
         (
             (
-                "if self._own_roots or self._settings.local_roots or self._settings.schemes:",
+                "if self._own_roots or self._access.local_roots or self._access.schemes:",
                 "if False:",
             ),
         ),

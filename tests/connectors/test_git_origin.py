@@ -17,7 +17,7 @@ import pytest
 
 from support.repositories import GitServer, Repo, connect, follow, serve, subjects
 from syncline.connectors.git import GitCommits
-from syncline.connectors.git.origin import Origin, find_origin, parse_url
+from syncline.connectors.git.origin import GitAccess, Origin, find_origin, parse_url
 from syncline.errors import Permanent, SyncError, Transient
 from syncline.http import HttpEnvironment
 from syncline.http.auth import basic
@@ -136,7 +136,7 @@ async def origin_of(
         return addresses
 
     environment = HttpEnvironment(resolve=resolve)
-    return await find_origin(parse_url(url), credentials, GitSettings(**set_), environment, folder)
+    return await find_origin(parse_url(url), credentials, GitAccess(**set_), environment, folder)
 
 
 async def test_https_is_pinned_to_the_addresses_that_were_checked(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ async def test_a_name_that_is_both_public_and_not_is_refused() -> None:
     async with proxy(HttpEnvironment(resolve=resolve)) as (_, address):
         answer = await ask(address, head("CONNECT shop.example.com:443 HTTP/1.1"))
 
-    assert b"403 shop.example.com leads to 127.0.0.1, which is not public" in answer
+    assert b"403 shop.example.com resolves to 127.0.0.1, which is not public" in answer
 
 
 async def test_a_name_is_resolved_once_and_the_checked_address_is_used() -> None:
@@ -107,7 +107,7 @@ async def test_ports_of_other_services_are_refused(port: int) -> None:
     async with proxy(HttpEnvironment()) as (_, address):
         answer = await ask(address, head(f"CONNECT example.com:{port} HTTP/1.1"))
 
-    assert answer.startswith(f"HTTP/1.1 403 example.com is asked for at port {port}; it".encode())
+    assert answer.startswith(f"HTTP/1.1 403 port {port} of example.com is refused; use".encode())
 
 
 async def test_a_request_in_absolute_form_reaches_the_server_as_its_own() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import syncline.http
 from support.httpserver import Reply, http_server, json_reply
 from support.telemetry_events import Spans
 from support.world import World
@@ -67,7 +68,7 @@ async def test_private_addresses_are_refused_unless_the_provider_is_named(world:
 
     assert server.seen == []
     assert connection.status == "error"
-    assert "127.0.0.1, which is not public; http.allow_private" in job.error["message"]
+    assert "127.0.0.1, which is not public; add the provider to" in job.error["message"]
     labels = {"provider_slug": "desk", "method": "GET", "outcome": "refused"}
     assert own.metric("sync_http_requests_total", **labels) == 1
 
@@ -147,3 +148,8 @@ async def test_the_examples_of_the_guide_run() -> None:
     )
     page = await namespace["tickets"].sync(connection, None)
     assert page.next_cursor == {"since": "1970-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize("name", syncline.http.__all__)
+def test_every_public_name_can_be_imported(name: str) -> None:
+    assert getattr(syncline.http, name)

@@ -1,14 +1,14 @@
-"""HTTP for connectors: an async client that carries credentials and speaks in our errors.
+"""HTTP for connectors: an async client that sends credentials and raises SDK errors.
 
-`Connector.http(connection)` gives one; everything below is what it is made of.
+`Connector.http(connection)` returns a client.
 
     async with self.http(connection, base_url="https://api.example.com") as http:
         async for page in http.pages_by_link("/tickets", params={"since": since}):
             tickets = page.json()
 
-How it behaves comes from an `HttpEnvironment`, which the engine sets on each of its connectors
-(`connector.http_environment`); a test or a tool may set its own. The hook for tools that record,
-replay or print what is sent:
+A client gets limits and telemetry from an `HttpEnvironment`, which the engine sets on each of its
+connectors (`connector.http_environment`). A test or a tool may set its own, with hooks to record,
+replay or print requests:
 
     connector.http_environment = HttpEnvironment(
         wrap_transport=lambda inner: Recorder(inner),   # httpx2.AsyncBaseTransport in and out
@@ -16,14 +16,14 @@ replay or print what is sent:
     )
 
 `wrap_transport` is called once for each client with the transport that opens sockets, and returns
-the one to use: a recorder calls `inner.handle_async_request(request)`, a replayer answers by itself
-(`httpx2.MockTransport` will do) and needs no network. It sees every request as it is sent, each
-redirect apart, *with* credentials in its headers, and answers whose bodies may still be compressed
-(`await response.aread()` gives them plain). An `Exchange` is safe to show: its URL has no user
-information, no query values and none of the connection's secrets.
+the transport to use. A recorder calls `inner.handle_async_request(request)`; a replayer answers by
+itself (`httpx2.MockTransport` works) and needs no network. The wrapper sees every request as it is
+sent, each redirect on its own, *with* credentials in the headers, and responses whose bodies may
+still be compressed (`await response.aread()` decompresses them). An `Exchange` is safe to show: its
+URL has no user information, no query values and none of the connection's secrets.
 """
 
-TYPE_CHECKING = False  # read by type checkers as typing's own, whose import takes its time
+TYPE_CHECKING = False  # type checkers read it as typing's own; importing typing is slow
 
 __all__ = [
     "Authentication",
@@ -48,17 +48,17 @@ if TYPE_CHECKING:
     from syncline.http.status_errors import ErrorMap
 else:
     _HOMES = {
-        "answers": ("ErrorMap",),
         "auth": ("Authentication", "authentication_from"),
         "blocking": ("BlockingHttpClient",),
         "client": ("HttpClient",),
         "conditional": ("Validators",),
         "environment": ("Exchange", "HttpEnvironment", "HttpLimits"),
         "rate_limits": ("wait_seconds",),
+        "status_errors": ("ErrorMap",),
     }
 
     def __getattr__(name):
-        """Import a public name when it is first asked for: a process may never call out."""
+        """Import a public name at its first use; many processes never make an HTTP request."""
         from importlib import import_module
 
         for home, names in _HOMES.items():

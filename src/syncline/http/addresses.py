@@ -1,4 +1,4 @@
-"""Which addresses a connector may reach: pure decisions about URLs and resolved addresses."""
+"""Which addresses a connector may reach, and how a URL is shown without its secrets."""
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 SCHEMES = {"http": 80, "https": 443}
 FIRST_UNPRIVILEGED_PORT = 1024
-# The list is ours, after IANA's registries of special-purpose addresses: the interpreter's own idea
-# of what is global changes with its version. A row is denied also where the registry calls it
-# reachable, because no provider is served from there.
+# Our own list, from IANA's registries of special-purpose addresses, because what Python calls
+# global changes with its version. We deny a network even if the registry calls it reachable,
+# because no provider is served from there.
 SPECIAL_IPV4 = tuple(
     IPv4Network(network)
     for network in (
@@ -37,8 +37,8 @@ SPECIAL_IPV4 = tuple(
         "240.0.0.0/4",  # reserved, and broadcast
     )
 )
-# Of IPv6 only global unicast is allocated; loopback, link-local, unique local, multicast, discard,
-# segment routing and local translation lie outside of it.
+# In IPv6 only global unicast is public; loopback, link-local, unique local, multicast, discard,
+# segment routing and local translation are outside of it.
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 SPECIAL_IPV6 = tuple(
     IPv6Network(network)
@@ -50,8 +50,8 @@ SPECIAL_IPV6 = tuple(
         "3fff::/20",  # documentation
     )
 )
-# These stand for an IPv4 address, which is what has to be public: whatever resolves names in a
-# network that speaks IPv6 alone answers with the second.
+# These contain an IPv4 address, and that one has to be public. Resolvers in IPv6-only networks
+# return the second form.
 MAPPED, TRANSLATED = IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96")
 SETTING = "http.allow_private"
 
@@ -61,33 +61,33 @@ def port_of(url: "URL") -> int:
 
 
 def origin_of(url: "URL") -> tuple[str, str, int]:
-    """Return what must be equal for credentials to travel: scheme, host and port."""
+    """Return scheme, host and port: credentials are sent only where all three are the same."""
     return url.scheme, url.host.rstrip("."), port_of(url)
 
 
 def check_url(url: "URL", *, allow_private: bool) -> None:
-    """Refuse what is no HTTP address, and ports of services that speak something else."""
+    """Refuse URLs that are not HTTP, and ports that belong to other services."""
     if url.scheme not in SCHEMES:
-        raise Permanent(f"the address has the scheme {url.scheme!r}; it must be http or https")
+        raise Permanent(f"the URL has the scheme {url.scheme!r}; use http or https")
     if not url.host or "%" in url.host:
-        raise Permanent("the address names no host")
+        raise Permanent("the URL has no host")
     port = port_of(url)
     if not allow_private and port not in SCHEMES.values() and port < FIRST_UNPRIVILEGED_PORT:
         raise Permanent(
-            f"{url.host} is asked for at port {port}; it must be 80, 443 or above 1023 "
-            f"unless {SETTING} names the provider"
+            f"port {port} of {url.host} is refused; use 80, 443 or a port above 1023, "
+            f"or add the provider to {SETTING}"
         )
 
 
-def refusal(host: str, address: str) -> Permanent:
+def not_public(host: str, address: str) -> Permanent:
     return Permanent(
-        f"{host} leads to {address}, which is not public; "
-        f"{SETTING} names the providers that may go there"
+        f"{host} resolves to {address}, which is not public; "
+        f"add the provider to {SETTING} to allow it"
     )
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address belongs to the public internet, whatever form it is written in."""
+    """Return whether an address is on the public internet, in whatever form it is written."""
     parsed: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
     if isinstance(parsed, IPv6Address):
         if parsed not in MAPPED and parsed not in TRANSLATED:
@@ -95,3 +95,16 @@ def is_public(address: str) -> bool:
             return parsed in GLOBAL_UNICAST and not special
         parsed = IPv4Address(int(parsed) & 0xFFFFFFFF)
     return not any(parsed in network for network in SPECIAL_IPV4)
+
+
+def describe(method: str, url: "URL") -> str:
+    """Return a request as text: the method and the URL, without anything that may be secret."""
+    return f"{method} {shown_url(url)}"
+
+
+def shown_url(url: "URL") -> str:
+    """Return a URL without its user information and without the values of its query."""
+    names = "&".join(f"{name}=…" for name in url.params)
+    port = f":{url.port}" if url.port else ""
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return f"{url.scheme}://{host}{port}{url.path}{'?' + names if names else ''}"

@@ -1,4 +1,4 @@
-"""How a connection's credentials travel: as headers or as query parameters, to one origin."""
+"""How credentials are sent: as headers or as query parameters, to one origin only."""
 
 import base64
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ FORMS = "token, username and password, headers, query, or access_token"
 
 @dataclass(frozen=True, slots=True)
 class Authentication:
-    """What is added to each request to the connection's own origin."""
+    """The headers and query parameters added to each request to the connection's own origin."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -22,10 +22,11 @@ class Authentication:
 
 
 def authentication_from(credentials: Mapping[str, Any] | None) -> Authentication:
-    """Return how the usual forms of credentials travel.
+    """Return how to send credentials in the usual forms.
 
-    `access_token` (OAuth 2) or `token` become a bearer token; `username` and `password` basic
-    authentication; `headers` and `query` are sent as they are. Others are the connector's to send.
+    `access_token` (OAuth 2) and `token` become a bearer token, `username` and `password` become
+    basic authentication, `headers` and `query` are sent as they are. The connector itself sends
+    anything else.
     """
     if not credentials:
         return Authentication()
@@ -41,7 +42,7 @@ def authentication_from(credentials: Mapping[str, Any] | None) -> Authentication
 
 
 def basic(username: str, password: str) -> str:
-    """Return the header of basic authentication."""
+    """Return the value of the `Authorization` header."""
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
 
 
@@ -49,11 +50,13 @@ def _texts(name: str, value: Any) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise Unauthorized(f"the credentials' {name} is no object; they may hold {FORMS}")
+        raise Unauthorized(
+            f"{name} in the credentials must be an object; the credentials may have {FORMS}"
+        )
     return {str(key).lower(): _text(f"{name}.{key}", text) for key, text in value.items()}
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.isprintable():
-        raise Unauthorized(f"the credentials' {name} is no printable text")
+        raise Unauthorized(f"{name} in the credentials must be printable text")
     return value

@@ -1,4 +1,4 @@
-"""The same client for connectors that are a plain `def`, which run in threads of their own."""
+"""The same client for connectors with a plain `def sync`, which run in threads."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -7,13 +7,14 @@ from typing import Any, Self, TypeVar, Unpack
 
 from httpx2 import Response
 
-from syncline.http.client import HttpClient, Options
+from syncline.http.client import HttpClient
+from syncline.http.request import Options
 
 T = TypeVar("T")
 
 
 class BlockingHttpClient:
-    """Waits for what `HttpClient` does; used with a plain `with`."""
+    """An `HttpClient` with blocking methods; use it with a plain `with`."""
 
     def __init__(self, client: HttpClient) -> None:
         self._client = client

@@ -1,64 +1,115 @@
-"""Reads a body to its end, plain, and never more of it than was allowed."""
+"""Response bodies: read and decompressed within a limit, and their JSON parsed within bounds."""
 
+import threading
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 from httpx2 import Headers, Response
 
 from syncline.clock import pause
 from syncline.errors import Permanent, Transient
+from syncline.http.addresses import describe
+from syncline.json_bounds import MAX_NODES, JsonBounds, TooComplex, check_json, parse_json
+from syncline.offload import SMALL_BYTES, in_thread
 
 ACCEPTED = "gzip, deflate"
 PIECE = 65_536
-PIECES_IN_A_ROW = 64  # then the loop has its turn: 10 ms of decompression
+PIECES_IN_A_ROW = 64  # 10 ms of decompression, then the event loop gets a turn
 GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 HOP_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
+LARGE_PARSES = threading.BoundedSemaphore(2)  # each may need 100 MB of memory
+BLANKS = b" \t\r\n\xef\xbb\xbf"
 
 
-async def read_body(answer: Response, *, limit: int, asked: str) -> bytes:
-    """Return the body decompressed; one over the limit is refused as soon as it is."""
-    if answer.is_stream_consumed:  # by a tool around the transport: it is plain already
-        if len(answer.content) > limit:
-            raise _too_large(asked, limit)
-        return answer.content
-    _refuse_announced(answer.headers, limit, asked)
-    decoder = _decoder(answer.headers.get("content-encoding", ""), asked)
+async def read_body(response: Response, *, limit: int, described: str) -> bytes:
+    """Return the decompressed body; raise `Permanent` as soon as it exceeds the limit."""
+    if response.is_stream_consumed:  # a wrapped transport has read and decompressed it
+        if len(response.content) > limit:
+            raise _too_large(described, limit)
+        return response.content
+    _refuse_announced(response.headers, limit, described)
+    decoder = _decoder(response.headers.get("content-encoding", ""), described)
     pieces: list[bytes] = []
     size = 0
-    async for raw in answer.aiter_raw():
+    async for raw in response.aiter_raw():
         for piece in decoder.feed(raw):
             size += len(piece)
             if size > limit:
-                raise _too_large(asked, limit)
+                raise _too_large(described, limit)
             pieces.append(piece)
-            if len(pieces) % PIECES_IN_A_ROW == 0:  # a little that came may become a lot
+            if len(pieces) % PIECES_IN_A_ROW == 0:  # a few bytes may decompress into many
                 await pause(0)
     return b"".join(pieces)
 
 
 def plain_headers(headers: Headers) -> Headers:
-    """Return the headers of a body that is no longer compressed or cut into chunks."""
+    """Return the headers without those that describe a compressed or chunked body."""
     return Headers([(k, v) for k, v in headers.multi_items() if k.lower() not in HOP_HEADERS])
 
 
-def _refuse_announced(headers: Headers, limit: int, asked: str) -> None:
+class JsonResponse(Response):
+    """The response that connectors get. Its JSON never blocks the event loop for long.
+
+    A large document is parsed in a thread before the connector gets the response, and `json()`
+    returns the same value every time.
+    """
+
+    max_json_values = MAX_NODES
+    _is_parsed = False
+    _value: Any = None
+    _refusal: Exception | None = None
+
+    async def prepare(self) -> None:
+        """Parse a large document in a thread, so that `json()` need not."""
+        content = self.content
+        if len(content) <= SMALL_BYTES or content[:100].lstrip(BLANKS)[:1] not in (b"[", b"{"):
+            return
+        try:
+            self._value = await in_thread(_parse_large, content, self._bounds)
+        except ValueError as error:
+            self._refusal = error
+        self._is_parsed = True
+
+    def json(self, **kwargs: Any) -> Any:
+        """Return the parsed body; raise `Permanent` if it is too large, ValueError if not JSON."""
+        try:
+            if self._refusal is not None:
+                raise self._refusal
+            if kwargs:
+                check_json(self.content, self._bounds)
+                return super().json(**kwargs)
+            return self._value if self._is_parsed else parse_json(self.content, self._bounds)
+        except TooComplex as error:
+            described = describe(self.request.method, self.request.url)
+            setting = " (http.max_json_values)" if error.bound == "nodes" else ""
+            raise Permanent(f"{described} answered JSON that has {error}{setting}") from None
+
+    @property
+    def _bounds(self) -> JsonBounds:
+        return JsonBounds(nodes=self.max_json_values)
+
+
+def _refuse_announced(headers: Headers, limit: int, described: str) -> None:
     announced = headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and int(announced[:18]) > limit:
-        raise _too_large(asked, limit)
+        raise _too_large(described, limit)
 
 
-def _too_large(asked: str, limit: int) -> Permanent:
-    return Permanent(f"{asked} answered more than http.max_response_bytes ({limit})")
+def _too_large(described: str, limit: int) -> Permanent:
+    return Permanent(f"{described} answered more than {limit} bytes (http.max_response_bytes)")
 
 
-def _decoder(encoding: str, asked: str) -> "_Plain":
+def _decoder(encoding: str, described: str) -> "_Plain":
     match encoding.strip().lower():
         case "" | "identity":
             return _Plain()
         case "gzip" | "x-gzip" | "deflate":
-            return _Compressed(asked)
+            return _Compressed(described)
         case other:
-            raise Transient(f"{asked} answered in the encoding {other!r}, which was not asked for")
+            raise Transient(
+                f"{described} answered in the encoding {other!r}; it must be gzip or deflate"
+            )
 
 
 class _Plain:
@@ -67,10 +118,10 @@ class _Plain:
 
 
 class _Compressed(_Plain):
-    """Decompresses piece by piece, so that a small answer never becomes a large one at once."""
+    """Decompresses piece by piece, so that a small body never fills memory at once."""
 
-    def __init__(self, asked: str) -> None:
-        self._asked = asked
+    def __init__(self, described: str) -> None:
+        self._described = described
         self._stream = zlib.decompressobj(GZIP_OR_ZLIB)
         self._started = False
 
@@ -84,11 +135,16 @@ class _Compressed(_Plain):
         try:
             piece = self._stream.decompress(raw, PIECE)
         except zlib.error as error:
-            if not self._started:  # some servers mean the bare stream when they say deflate
+            if not self._started:  # some servers say deflate and send a bare stream
                 self._stream, self._started = zlib.decompressobj(-zlib.MAX_WBITS), True
                 return self._decompress(raw)
             raise Transient(
-                f"{self._asked} answered what cannot be decompressed: {error}"
+                f"{self._described} answered a body that cannot be decompressed: {error}"
             ) from None
         self._started = True
         return piece
+
+
+def _parse_large(content: bytes, bounds: JsonBounds) -> Any:
+    with LARGE_PARSES:
+        return parse_json(content, bounds)

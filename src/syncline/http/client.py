@@ -1,7 +1,7 @@
-"""The client that connectors call: one origin's credentials, bounded answers, our errors."""
+"""The HTTP client of connectors: credentials for one origin, bounded responses, SDK errors."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
@@ -10,41 +10,44 @@ from httpx2 import URL, Request, Response
 
 from syncline.clock import host_time
 from syncline.errors import Permanent, SyncError, Transient
-from syncline.http.addresses import origin_of
+from syncline.http.addresses import describe, origin_of, shown_url
 from syncline.http.auth import Authentication, authentication_from, basic
 from syncline.http.body import ACCEPTED
 from syncline.http.conditional import Validators
 from syncline.http.credentials import Credentials
 from syncline.http.environment import HttpEnvironment
-from syncline.http.pagination import Pages
+from syncline.http.pagination import Find, VisitedPages, count_items, find, with_params
 from syncline.http.redirects import is_redirect, next_request
-from syncline.http.request import BROKEN, SLOW, Bounds, Sender, check_headers, reason
-from syncline.http.safe_url import address, describe
+from syncline.http.request import BROKEN, SLOW, Bounds, Options, Sender, check_headers, reason
 from syncline.http.status_errors import ErrorMap, error_of
 from syncline.redaction import Scrubber, secrets_in
 
 USER_AGENT = "syncline"
 MAX_ERROR = 1_000  # characters of a message
 Authenticate = Callable[[Mapping[str, Any]], Authentication]
-"""A connector's own way to send credentials; called again whenever they are refreshed."""
+"""A connector's own way to send credentials; called again after every token refresh."""
 
 
-class Options(TypedDict, total=False):
-    """What every call takes."""
+class NumberOptions(Options, total=False):
+    """The options of a request, and one more for numbered pages."""
 
-    params: Mapping[str, Any] | None
+    size_parameter: str
+
+
+class ClientOptions(TypedDict, total=False):
+    """What a connector chooses for its client."""
+
+    base_url: str | None
     headers: Mapping[str, str] | None
-    json: Any
-    data: Mapping[str, Any] | None
-    content: bytes | str | None
-    accept: Collection[int]  # statuses that are answers, not errors
-    validators: Validators | None  # of the answer that is already known
-    timeout_seconds: float | None
-    max_bytes: int | None
+    authentication: Authentication | Authenticate | None
+    errors: ErrorMap | None
 
 
-class HttpClient(Pages):
-    """Calls one provider for one connection; made by `Connector.http`, used with `async with`."""
+class HttpClient:
+    """Calls one provider for one connection.
+
+    `Connector.http` makes it; use it with `async with`. Failed requests raise SDK errors.
+    """
 
     def __init__(
         self,
@@ -52,19 +55,17 @@ class HttpClient(Pages):
         *,
         provider_slug: str = "",
         credentials: Mapping[str, Any] | None = None,
-        base_url: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        authentication: Authentication | Authenticate | None = None,
-        errors: ErrorMap | None = None,
+        **options: Unpack[ClientOptions],
     ) -> None:
         self._environment = environment
-        self._headers = {"user-agent": USER_AGENT, "accept": "*/*", **(headers or {})}
-        self._errors = errors
+        own_headers = options.get("headers") or {}
+        self._headers = {"user-agent": USER_AGENT, "accept": "*/*", **own_headers}
+        self._errors = options.get("errors")
         self._credentials = credentials
-        self._given = authentication
+        self._given = options.get("authentication")
         self._base: URL | None = None
         self._from_url: Authentication | None = None
-        if base_url:
+        if base_url := options.get("base_url"):
             self._base, self._from_url = _without_user(_parse(base_url))
         self._origin = origin_of(self._base) if self._base else None
         self._read_credentials()
@@ -88,36 +89,125 @@ class HttpClient(Pages):
         return await self.request("POST", url, **options)
 
     async def request(self, method: str, url: str = "", **options: Unpack[Options]) -> Response:
-        """Return the whole answer, or raise the error that it stands for.
+        """Return the whole response, or raise the SDK error that its status means.
 
-        `url` is joined to the base; a status in `accept`, and 304, are answers like any other.
+        `url` is joined to the base URL. Statuses in `accept`, and 304, raise no error.
         """
         seconds = options.get("timeout_seconds") or self._environment.limits.timeout_seconds
-        asked = f"{method.upper()} {address(self._join(url))}"
+        described = f"{method.upper()} {shown_url(self._join(url))}"
         try:
-            answer = await self._call_refreshing(method.upper(), url, options)
-            error = self._judge(answer, asked, options.get("accept", ()))
+            response = await self._call_refreshing(method.upper(), url, options)
+            error = self._judge(response, described, options.get("accept", ()))
         except SLOW:
-            error = Transient(f"{asked} did not answer within {seconds:g} s")
+            error = Transient(f"{described} did not answer within {seconds:g} s")
         except SyncError as raised:
             error = raised
         except BROKEN as broken:
-            error = Transient(f"{asked} failed: {reason(broken)}")
+            error = Transient(f"{described} failed: {reason(broken)}")
         if error is not None:
-            raise self._scrubbed(error) from None  # what lies behind may hold secrets
-        return answer
+            raise self._scrubbed(error) from None  # the cause may hold secrets
+        return response
+
+    async def pages_by_link(
+        self, url: str = "", **options: Unpack[Options]
+    ) -> AsyncIterator[Response]:
+        """Yield pages, following each `Link: <…>; rel="next"` header."""
+        visited = VisitedPages()
+        response = await self.get(url, **options)
+        options.pop("params", None)  # the link has them
+        options.pop("validators", None)
+        while True:
+            yield response
+            link = response.links.get("next", {}).get("url")
+            if not link:
+                return
+            following = str(response.url.join(link))
+            visited.add(following)
+            response = await self.get(following, **options)
+
+    async def pages_by_number(
+        self,
+        url: str = "",
+        *,
+        items: Find,
+        parameter: str = "page",
+        first: int = 1,
+        size: int | None = None,
+        **options: Unpack[NumberOptions],
+    ) -> AsyncIterator[Response]:
+        """Yield numbered pages until one is empty or has fewer items than `size`.
+
+        `size_parameter` names the query parameter for the size; it is "per_page" by default.
+        """
+        size_parameter = options.pop("size_parameter", "per_page")
+        number = first
+        while True:
+            own = {parameter: number} | ({size_parameter: size} if size else {})
+            response = await self.get(url, **with_params(options, own))
+            count = count_items(response, items)
+            if count or number == first:
+                yield response
+            if not count or (size and count < size):
+                return
+            number += 1
+
+    async def pages_by_offset(
+        self,
+        url: str = "",
+        *,
+        items: Find,
+        limit: int,
+        parameter: str = "offset",
+        limit_parameter: str = "limit",
+        **options: Unpack[Options],
+    ) -> AsyncIterator[Response]:
+        """Yield pages from a growing offset until one is shorter than the ones before.
+
+        If the provider caps the limit below `limit`, the iterator stops at the first shorter page.
+        """
+        offset, most = 0, 0
+        while True:
+            own = {parameter: offset, limit_parameter: limit}
+            response = await self.get(url, **with_params(options, own))
+            count = count_items(response, items)
+            if count or not offset:
+                yield response
+            most = max(most, count)
+            if not count or count < most or (most >= limit and count < limit):
+                return
+            offset += count
+
+    async def pages_by_cursor(
+        self,
+        url: str = "",
+        *,
+        next_cursor: Find,
+        parameter: str = "cursor",
+        cursor: Any = None,
+        **options: Unpack[Options],
+    ) -> AsyncIterator[Response]:
+        """Yield pages, following the cursor in each, until a page has none."""
+        visited = VisitedPages()
+        while True:
+            own = {} if cursor is None else {parameter: cursor}
+            response = await self.get(url, **with_params(options, own))
+            yield response
+            cursor = find(response, next_cursor)
+            if cursor in (None, "", False):
+                return
+            visited.add(str(cursor))
 
     async def _call_refreshing(self, method: str, url: str, options: Options) -> Response:
-        """Call with an access token that has not expired, and again with a new one if refused."""
+        """Call with a token that has not expired; if it is refused, refresh it and call again."""
         credentials = self._credentials
-        if not isinstance(credentials, Credentials) or not credentials.can_be_refreshed:
+        if not isinstance(credentials, Credentials) or not credentials.can_refresh:
             return await self._call(method, url, options)
         if credentials.is_expired(host_time()):
             await self._refresh(credentials, None)
         token = credentials.get("access_token")
-        answer = await self._call(method, url, options)
-        if answer.status_code != 401 or origin_of(answer.url) != self._origin:
-            return answer
+        response = await self._call(method, url, options)
+        if response.status_code != 401 or origin_of(response.url) != self._origin:
+            return response
         await self._refresh(credentials, token)
         return await self._call(method, url, options)
 
@@ -127,15 +217,15 @@ class HttpClient(Pages):
 
     async def _call(self, method: str, url: str, options: Options) -> Response:
         request = self._build(method, url, options)
-        asked = describe(request.method, request.url)
+        described = describe(request.method, request.url)
         limits = self._environment.limits
         seconds = options.get("timeout_seconds") or limits.timeout_seconds
         limit = options.get("max_bytes") or limits.max_response_bytes
-        until = asyncio.get_running_loop().time() + seconds
-        return await self._follow(request, asked, Bounds(until, limit))
+        deadline = asyncio.get_running_loop().time() + seconds
+        return await self._follow(request, described, Bounds(deadline, limit))
 
     def _read_credentials(self) -> None:
-        """Work out what is sent, and what must never be shown."""
+        """Work out what to send, and which secrets to keep out of messages."""
         given = self._given
         own = given(self._credentials or {}) if callable(given) else given
         if own is None:
@@ -172,15 +262,15 @@ class HttpClient(Pages):
         try:
             return base.join(url) if url else base
         except (httpx2.InvalidURL, ValueError):
-            raise Permanent("the address cannot be read") from None
+            raise Permanent("the URL cannot be parsed") from None
 
     def _authenticate(self, request: Request) -> Request:
-        """Add the credentials, if the request goes to the origin that they are for."""
+        """Add the credentials if the request goes to their own origin."""
         if not self._authentication or origin_of(request.url) != self._origin:
             return request
         if request.url.scheme != "https" and not self._environment.allow_private:
             raise Permanent(
-                f"{address(request.url)} is not https; credentials would go in the open"
+                f"{shown_url(request.url)} is not https; credentials are never sent unencrypted"
             )
         if self._authentication.query:
             request.url = request.url.copy_merge_params(self._authentication.query)
@@ -188,22 +278,24 @@ class HttpClient(Pages):
             request.headers.setdefault(name, value)
         return request
 
-    async def _follow(self, request: Request, asked: str, bounds: Bounds) -> Response:
+    async def _follow(self, request: Request, described: str, bounds: Bounds) -> Response:
         for _ in range(self._environment.limits.max_redirects + 1):
-            answer = await self._sender.send(request, bounds, self._scrub)
-            if not is_redirect(answer):
-                return answer
-            following = next_request(request, answer, asked=asked)
+            response = await self._sender.send(request, bounds, self._scrub)
+            if not is_redirect(response):
+                return response
+            following = next_request(request, response, described=described)
             request = check_headers(self._authenticate(following))
         raise Permanent(
-            f"{asked} is redirected more than {self._environment.limits.max_redirects} times"
+            f"{described} was redirected more than {self._environment.limits.max_redirects} times"
         )
 
-    def _judge(self, answer: Response, asked: str, accepted: Collection[int]) -> SyncError | None:
-        if answer.status_code in accepted:
+    def _judge(
+        self, response: Response, described: str, accepted: Collection[int]
+    ) -> SyncError | None:
+        if response.status_code in accepted:
             return None
-        usual = error_of(answer, asked=asked, now=host_time())
-        own = self._errors(answer) if usual is not None and self._errors else None
+        usual = error_of(response, described=described, now=host_time())
+        own = self._errors(response) if usual is not None and self._errors else None
         return own or usual
 
     def _scrubbed(self, error: SyncError) -> SyncError:
@@ -221,11 +313,11 @@ def _parse(url: str) -> URL:
     try:
         return URL(url)
     except (httpx2.InvalidURL, TypeError, ValueError):
-        raise Permanent("the address cannot be read") from None
+        raise Permanent("the URL cannot be parsed") from None
 
 
 def _without_user(url: URL) -> tuple[URL, Authentication | None]:
-    """Return the address without its user information, and that as basic authentication."""
+    """Return the URL without its user information, and that as basic authentication."""
     if not url.userinfo:
         return url, None
     own = Authentication({"authorization": basic(url.username, url.password)})

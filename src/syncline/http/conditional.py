@@ -1,4 +1,4 @@
-"""Conditional requests: what to remember of an answer so that the next one may be a mere 304."""
+"""Conditional requests: what to remember of a response so that the next one may be a 304."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from httpx2 import Response
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """An answer's `ETag` and `Last-Modified`; as JSON they fit into a cursor."""
+    """A response's `ETag` and `Last-Modified`; as JSON they fit into a cursor."""
 
     etag: str | None = None
     last_modified: str | None = None
 
     @classmethod
-    def of(cls, answer: Response) -> "Validators":
-        """Return what an answer says of its version; a 304 may leave out what has not changed."""
-        return cls(answer.headers.get("etag"), answer.headers.get("last-modified"))
+    def of(cls, response: Response) -> "Validators":
+        """Return the validators of a response; a 304 may omit those that did not change."""
+        return cls(response.headers.get("etag"), response.headers.get("last-modified"))
 
     @classmethod
     def from_json(cls, value: Any) -> "Validators":
-        """Return what `to_json` gave, or none at all for anything else."""
+        """Return the validators that `to_json` made; anything else gives empty ones."""
         if not isinstance(value, Mapping):
             return cls()
         etag, last_modified = value.get("etag"), value.get("last_modified")
@@ -35,6 +35,6 @@ class Validators:
         return {name: text for name, text in named.items() if text is not None}
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that ask for an answer only if it differs."""
+        """Return request headers that ask for a response only if the version differs."""
         named = {"if-none-match": self.etag, "if-modified-since": self.last_modified}
         return {name: text for name, text in named.items() if text is not None}

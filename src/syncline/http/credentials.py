@@ -1,4 +1,4 @@
-"""A connection's credentials during a run: a mapping that never shows what it holds."""
+"""A connection's credentials during a run: a mapping that never shows its values."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
@@ -10,21 +10,17 @@ if TYPE_CHECKING:
     from syncline.http.environment import HttpEnvironment
 
 Refresh = Callable[[str | None, "HttpEnvironment"], Awaitable[Mapping[str, Any]]]
-"""Returns newer credentials than those whose access token was rejected, if one was."""
+"""Returns newer credentials; takes the access token that the provider rejected, if it did."""
 
-EARLY_SECONDS = 60  # a token is refreshed this long before it expires
+EARLY_SECONDS = 60  # refresh a token this long before it expires
 
 
 class Credentials(Mapping[str, Any]):
-    """Reads like a dictionary; prints, logs and copies as nothing but its name."""
+    """Reads like a dictionary, but prints, logs and copies without its values."""
 
     __slots__ = ("_refresh", "_values")
 
-    def __init__(
-        self,
-        values: Mapping[str, Any],
-        refresh: "Refresh | None" = None,
-    ) -> None:
+    def __init__(self, values: Mapping[str, Any], refresh: "Refresh | None" = None) -> None:
         self._values = dict(values)
         self._refresh = refresh
 
@@ -44,33 +40,33 @@ class Credentials(Mapping[str, Any]):
         return self
 
     def __reduce__(self) -> Any:
-        raise TypeError("credentials are not to be pickled")
+        raise TypeError("credentials cannot be pickled")
 
     @property
-    def can_be_refreshed(self) -> bool:
+    def can_refresh(self) -> bool:
         return self._refresh is not None and is_refreshable(self._values)
 
     def is_expired(self, now: datetime) -> bool:
         return is_expired(self._values, now)
 
     async def refresh(self, rejected: str | None, environment: "HttpEnvironment") -> None:
-        """Take over newer credentials than those whose access token was rejected or expired."""
+        """Replace the values with newer ones; `rejected` is the access token that failed."""
         assert self._refresh is not None
         self._values = dict(await self._refresh(rejected, environment))
 
     def scrubber(self) -> Scrubber:
-        """Return what takes these secrets out of text."""
+        """Return a function that masks these secrets in text."""
         return Scrubber(secrets_in(self._values))
 
 
 def is_refreshable(values: Mapping[str, Any]) -> bool:
-    """Return whether these are OAuth 2 credentials that can be had anew without a person."""
+    """Return whether these are OAuth 2 credentials that can be refreshed without a person."""
     grant = values.get("refresh_token") or values.get("grant_type") == "client_credentials"
     return bool(values.get("token_url") and grant)
 
 
 def is_expired(values: Mapping[str, Any], now: datetime) -> bool:
-    """Return whether an access token has run out, or will before a call is through."""
+    """Return whether the access token has expired, or will before a request ends."""
     if not values.get("access_token"):
         return True
     expires_at = values.get("expires_at")

@@ -1,8 +1,8 @@
-"""An HTTP proxy for programs that are not ours: the way out of a sandbox, under our own rules.
+"""The HTTP proxy of sandboxed programs: their only way out, under the rules of our own client.
 
-It serves CONNECT and requests in absolute form. Each is checked as the HTTP client checks its own:
-the name is resolved once, every address it leads to must be allowed, and the connection goes to
-the address that was checked. After the head of a request bytes pass in both directions, unread.
+It serves CONNECT and requests in absolute form. It resolves each name once, requires every address
+to be allowed, and connects to a checked address. After the head of a request it passes bytes in
+both directions, unread.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ LOG = logging.getLogger("syncline.http.egress")
 CHUNK_BYTES = 64 * 1024
 ANSWER_SECONDS = 5.0
 HIGHEST_PORT = 65_535
-MAX_REFUSALS = 20  # that are kept and logged
-# What concerns this hop alone, or names the other end: the proxy writes its own.
+MAX_REFUSALS = 20  # kept and logged
+# Headers of this hop alone, and Host: the proxy writes its own.
 OWN_HEADERS = {b"connection", b"proxy-connection", b"proxy-authorization", b"keep-alive", b"host"}
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -32,7 +32,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True, slots=True)
 class ProxyLimits:
-    """How much one program may ask of its proxy."""
+    """The limits of one program's proxy."""
 
     connections: int = 64
     head_bytes: int = 32 * 1024
@@ -41,12 +41,12 @@ class ProxyLimits:
 
 
 class BadRequest(Exception):
-    """What came is no request to a proxy."""
+    """The client sent something that is not a proxy request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The head of a request: where to, and what is sent there first."""
+    """A request's URL, and the head to send to the server."""
 
     url: httpx2.URL
     head: bytes  # empty for CONNECT
@@ -71,7 +71,7 @@ class EgressProxy:
             else:
                 await self._serve((reader, writer))
         except (OSError, EOFError):
-            pass  # either side is gone, or silent for too long
+            pass  # one side closed, or was idle for too long
         finally:
             self._open -= 1
             await _close(writer)
@@ -98,7 +98,7 @@ class EgressProxy:
             await _close(server[1])
 
     async def _connect(self, url: httpx2.URL) -> Streams:
-        """Connect to an address that was checked."""
+        """Connect to a checked address of the URL's host."""
         check_url(url, allow_private=self.environment.allow_private)
         limits, host, port = self.environment.limits, url.raw_host.decode(), port_of(url)
         failure = f"{host} has no address"
@@ -107,7 +107,7 @@ class EgressProxy:
                 async with asyncio.timeout(limits.connect_timeout_seconds):
                     return await asyncio.open_connection(address, port, limit=CHUNK_BYTES)
             except OSError as error:
-                failure = f"{host} cannot be reached: {error or 'it does not answer'}"
+                failure = f"{host} cannot be reached: {error or 'no answer'}"
         raise Transient(failure)
 
     async def _refuse(self, writer: asyncio.StreamWriter, error: SyncError) -> None:
@@ -125,7 +125,7 @@ async def serve_proxy(
     name: str,
     limits: ProxyLimits | None = None,
 ) -> AsyncIterator[EgressProxy]:
-    """Lend a proxy that listens on a socket; with the block all its connections end."""
+    """Yield a proxy that listens on a socket; its connections end with the block."""
     proxy = EgressProxy(environment, name, limits or ProxyLimits())
     served: set[asyncio.Task[None]] = set()
 
@@ -145,7 +145,7 @@ async def serve_proxy(
 
 
 def parse_head(head: bytes) -> Request:
-    """Return where a request goes, and its head as the server there expects it."""
+    """Return the URL of a request, and its head in the form that the server expects."""
     start, *lines = head[:-4].split(b"\r\n")
     match start.split(b" "):
         case [b"CONNECT", target, b"HTTP/1.1" | b"HTTP/1.0"]:
@@ -153,9 +153,9 @@ def parse_head(head: bytes) -> Request:
         case [method, target, b"HTTP/1.1" | b"HTTP/1.0"] if method.isalpha():
             url = _parse_url(target)
         case _:
-            raise BadRequest("the first line is no request to a proxy")
+            raise BadRequest("the first line is not a proxy request")
     if url.scheme != "http":
-        raise BadRequest("only http is asked for in absolute form; the rest takes CONNECT")
+        raise BadRequest("only http works in absolute form; use CONNECT for https")
     kept = [line for line in lines if line.partition(b":")[0].strip().lower() not in OWN_HEADERS]
     own = [b"Host: " + url.netloc, b"Connection: close"]
     first = b" ".join((method, url.raw_path, b"HTTP/1.1"))
@@ -166,14 +166,14 @@ def _parse_url(target: bytes) -> httpx2.URL:
     try:
         url = httpx2.URL(target.decode("ascii"))
     except (httpx2.InvalidURL, UnicodeDecodeError):
-        raise BadRequest("the address cannot be read") from None
+        raise BadRequest("the URL cannot be parsed") from None
     if (url.port or 0) > HIGHEST_PORT:
-        raise BadRequest("the address has no such port")
+        raise BadRequest("the port is above 65535")
     return url
 
 
 async def _relay(client: Streams, server: Streams, idle_seconds: float) -> None:
-    """Pass bytes both ways until the server has ended, or both are silent for too long."""
+    """Pass bytes both ways until the server closes, or both sides are idle for too long."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(idle_seconds) as patience:
 
@@ -185,7 +185,7 @@ async def _relay(client: Streams, server: Streams, idle_seconds: float) -> None:
                     await writer.drain()
                 writer.write_eof()
             except OSError:
-                writer.transport.abort()  # one side is gone, so the other has nobody to talk to
+                writer.transport.abort()  # one side closed, so close the other too
 
         sending = asyncio.create_task(pump(client[0], server[1]))
         try:
@@ -196,7 +196,7 @@ async def _relay(client: Streams, server: Streams, idle_seconds: float) -> None:
 
 
 async def _answer(writer: asyncio.StreamWriter, status: int, reason: str) -> None:
-    """Answer with a reason, in the first line too: most programs show nothing else."""
+    """Send an error; most programs show only the status line, so it has the reason too."""
     line = "".join(sign if sign.isprintable() else " " for sign in reason)
     body = f"{line}\n".encode()
     head = (

@@ -1,4 +1,4 @@
-"""What a client is given from outside: limits, permissions, where its calls are told."""
+"""What an HTTP client gets from outside: limits, permissions and telemetry."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
-"""Returns the addresses of a host and port."""
+"""Resolves a host and port to addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """How long a call may take and how much it may bring."""
+    """How long a request may take, and how large its response may be."""
 
     timeout_seconds: float = 60
     connect_timeout_seconds: float = 10
@@ -29,14 +29,14 @@ class HttpLimits:
 
 @dataclass(slots=True)
 class Call:
-    """What becomes of one request; the client fills it in, telemetry reads it at the end."""
+    """The result of one request: the client fills it in, telemetry reads it at the end."""
 
     status: int | None = None
     received_bytes: int = 0
 
 
 class HttpTelemetry(Protocol):
-    """Told of every request, from its start to its end."""
+    """Records every request, from start to end."""
 
     def request(
         self, provider_slug: str, method: str, host: str
@@ -44,7 +44,7 @@ class HttpTelemetry(Protocol):
 
 
 class NoTelemetry:
-    """Telemetry where there is no engine."""
+    """Records nothing; for clients outside an engine."""
 
     def request(
         self,
@@ -57,7 +57,7 @@ class NoTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and what came of it, safe to show; `failure` is the class of an error."""
+    """One request and its result, without secrets; `failure` is the class of the error, if any."""
 
     method: str
     url: str
@@ -69,11 +69,14 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class HttpEnvironment:
-    """How the clients of a connector behave; the engine makes one from its settings."""
+    """What every client of a connector gets: limits, permissions, telemetry and hooks.
+
+    The engine makes one from its settings. A test or a tool may set its own.
+    """
 
     limits: HttpLimits = HttpLimits()
     allow_private: bool = False
-    is_allowed: Callable[[str], bool] = is_public  # asked of each resolved address
+    is_allowed: Callable[[str], bool] = is_public  # called with each resolved address
     telemetry: HttpTelemetry = field(default_factory=NoTelemetry)
     resolve: Resolve | None = None
     ssl_context: "SSLContext | None" = None

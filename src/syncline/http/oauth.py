@@ -1,4 +1,4 @@
-"""A new access token from the provider, by authlib, over the client that all calls go through."""
+"""Request a new access token: authlib's protocol over our own HTTP client."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,13 +9,13 @@ from authlib.integrations.base_client import OAuthError
 from authlib.integrations.httpx_client import AsyncOAuth2Client
 
 from syncline.errors import Permanent, SyncError, Transient
+from syncline.http.addresses import describe
 from syncline.http.client import HttpClient
-from syncline.http.safe_url import describe
 from syncline.http.status_errors import error_of
 
 GRANT_REFUSED = {"invalid_grant", "bad_refresh_token"}
-LARGEST_ANSWER = 65_536  # bytes; authlib parses it on the loop
-ANSWERS = frozenset({400, 401, 403})  # in which a token endpoint says what is wrong
+MAX_RESPONSE_BYTES = 65_536  # authlib parses it on the event loop
+EXPLAINED = frozenset({400, 401, 403})  # statuses whose body is an OAuth error
 
 
 class GrantRefused(Exception):
@@ -25,29 +25,29 @@ class GrantRefused(Exception):
 async def request_token(
     http: HttpClient, values: Mapping[str, Any], *, now: datetime
 ) -> dict[str, Any]:
-    """Return the credentials with a new access token, or raise what kept it from being had."""
+    """Return the credentials with a new access token, or raise the reason there is none."""
     client = AsyncOAuth2Client(
         client_id=values.get("client_id"),
         client_secret=values.get("client_secret"),
         scope=values.get("scope"),
         token_endpoint_auth_method=values.get("token_auth_method"),
-        transport=_Through(http),
+        transport=_ClientTransport(http),
         trust_env=False,
     )
     try:
         async with client:
-            token = await _ask(client, values)
+            token = await _request(client, values)
     except OAuthError as error:
-        told = f"{error.error}: {error.description}" if error.description else str(error.error)
+        reason = f"{error.error}: {error.description}" if error.description else str(error.error)
         if error.error in GRANT_REFUSED:
-            raise GrantRefused(told) from None
-        raise Permanent(f"the token endpoint refused: {told}") from None
+            raise GrantRefused(reason) from None
+        raise Permanent(f"the token endpoint refused: {reason}") from None
     except (httpx2.HTTPError, ValueError):
-        raise Transient("the token endpoint answered what is no token") from None
+        raise Transient("the token endpoint answered something that is not a token") from None
     return _merged(values, token, now)
 
 
-async def _ask(client: AsyncOAuth2Client, values: Mapping[str, Any]) -> Mapping[str, Any]:
+async def _request(client: AsyncOAuth2Client, values: Mapping[str, Any]) -> Mapping[str, Any]:
     if refresh_token := values.get("refresh_token"):
         token = await client.refresh_token(values["token_url"], refresh_token=refresh_token)
     else:
@@ -56,7 +56,7 @@ async def _ask(client: AsyncOAuth2Client, values: Mapping[str, Any]) -> Mapping[
 
 
 def _merged(values: Mapping[str, Any], token: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """Return the credentials with what the answer brought; a refresh token may stay the same."""
+    """Return the credentials with the new tokens; the refresh token may stay the same."""
     if not isinstance(token.get("access_token"), str) or not token["access_token"]:
         raise Transient("the token endpoint answered without an access token")
     kept = {name: value for name, value in values.items() if name != "expires_at"}
@@ -67,8 +67,8 @@ def _merged(values: Mapping[str, Any], token: Mapping[str, Any], now: datetime) 
     return {**kept, **new}
 
 
-class _Through(httpx2.AsyncBaseTransport):
-    """Hands authlib's requests to our client: checked, bounded, counted like any other."""
+class _ClientTransport(httpx2.AsyncBaseTransport):
+    """Sends authlib's requests through our client, which checks, bounds and records them."""
 
     def __init__(self, http: HttpClient) -> None:
         self._http = http
@@ -79,33 +79,36 @@ class _Through(httpx2.AsyncBaseTransport):
             for name in ("accept", "authorization", "content-type")
             if name in request.headers
         }
-        answer = await self._http.request(
+        response = await self._http.request(
             request.method,
             str(request.url),
             headers=headers,
             content=request.content,
-            accept=ANSWERS,
-            max_bytes=LARGEST_ANSWER,
+            accept=EXPLAINED,
+            max_bytes=MAX_RESPONSE_BYTES,
         )
-        if answer.status_code in ANSWERS and not _is_oauth_error(answer):
-            raise _unexplained(answer, request)
+        if response.status_code in EXPLAINED and not _is_oauth_error(response):
+            raise _unexplained(response, request)
         return httpx2.Response(
-            answer.status_code, headers=answer.headers, content=answer.content, request=request
+            response.status_code,
+            headers=response.headers,
+            content=response.content,
+            request=request,
         )
 
 
-def _is_oauth_error(answer: httpx2.Response) -> bool:
+def _is_oauth_error(response: httpx2.Response) -> bool:
     try:
-        body = answer.json()
+        body = response.json()
     except ValueError:
         return False
     return isinstance(body, dict) and isinstance(body.get("error"), str)
 
 
-def _unexplained(answer: httpx2.Response, request: httpx2.Request) -> SyncError:
-    """Return what a refusal without OAuth's words means: never that the grant was revoked."""
+def _unexplained(response: httpx2.Response, request: httpx2.Request) -> SyncError:
+    """Return the error of a refusal that is not an OAuth error; it never revokes the grant."""
     from syncline.clock import host_time
 
-    asked = describe(request.method, request.url)
-    usual = error_of(answer, asked=asked, now=host_time())
-    return usual if usual is not None and answer.status_code == 403 else Transient(str(usual))
+    described = describe(request.method, request.url)
+    usual = error_of(response, described=described, now=host_time())
+    return usual if usual is not None and response.status_code == 403 else Transient(str(usual))

@@ -1,119 +1,23 @@
-"""Pagination: each of the four usual ways is an async iterator of answers, one a page."""
+"""What the client's `pages_by_…` iterators read from a page to find the next one."""
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from httpx2 import Response
 
 from syncline.errors import Transient
-
-if TYPE_CHECKING:
-    from syncline.http.client import Options
+from syncline.http.request import Options
 
 Find = str | Callable[[Any], Any]
-"""Where something stands in a JSON answer: a path of keys such as "meta.next", or a function."""
+"""Where a value is in a JSON body: a path of keys such as "meta.next", or a function."""
 
 
-class Pages(ABC):
-    """What can be paged: anything with `get`."""
-
-    @abstractmethod
-    async def get(self, url: str = "", **options: "Unpack[Options]") -> Response: ...
-
-    async def pages_by_link(
-        self, url: str = "", **options: "Unpack[Options]"
-    ) -> AsyncIterator[Response]:
-        """Yield pages as their `Link: <…>; rel="next"` headers lead on."""
-        seen: set[str] = set()
-        answer = await self.get(url, **options)
-        options.pop("params", None)  # the link carries them
-        options.pop("validators", None)
-        while True:
-            yield answer
-            link = answer.links.get("next", {}).get("url")
-            if not link:
-                return
-            following = str(answer.url.join(link))
-            _refuse_repetition(following, seen)
-            answer = await self.get(following, **options)
-
-    async def pages_by_number(
-        self,
-        url: str = "",
-        *,
-        items: Find,
-        parameter: str = "page",
-        first: int = 1,
-        size: int | None = None,
-        size_parameter: str = "per_page",
-        **options: "Unpack[Options]",
-    ) -> AsyncIterator[Response]:
-        """Yield pages by their number, to the first that is empty or holds fewer than `size`."""
-        number = first
-        while True:
-            own = {parameter: number} | ({size_parameter: size} if size else {})
-            answer = await self.get(url, **_with_params(options, own))
-            count = _count(answer, items)
-            if count or number == first:
-                yield answer
-            if not count or (size and count < size):
-                return
-            number += 1
-
-    async def pages_by_offset(
-        self,
-        url: str = "",
-        *,
-        items: Find,
-        limit: int,
-        parameter: str = "offset",
-        limit_parameter: str = "limit",
-        **options: "Unpack[Options]",
-    ) -> AsyncIterator[Response]:
-        """Yield pages from an offset that grows by what came, to the first with fewer than asked.
-
-        A provider that caps the limit below `limit` is followed to its first empty page.
-        """
-        offset, most = 0, 0
-        while True:
-            own = {parameter: offset, limit_parameter: limit}
-            answer = await self.get(url, **_with_params(options, own))
-            count = _count(answer, items)
-            if count or not offset:
-                yield answer
-            most = max(most, count)
-            if not count or count < most or (most >= limit and count < limit):
-                return
-            offset += count
-
-    async def pages_by_cursor(
-        self,
-        url: str = "",
-        *,
-        next_cursor: Find,
-        parameter: str = "cursor",
-        cursor: Any = None,
-        **options: "Unpack[Options]",
-    ) -> AsyncIterator[Response]:
-        """Yield pages as the cursor in each leads on, until one names no other."""
-        seen: set[str] = set()
-        while True:
-            own = {} if cursor is None else {parameter: cursor}
-            answer = await self.get(url, **_with_params(options, own))
-            yield answer
-            cursor = find(answer, next_cursor)
-            if cursor in (None, "", False):
-                return
-            _refuse_repetition(str(cursor), seen)
-
-
-def find(answer: Response, where: Find) -> Any:
-    """Return what stands at a place of a JSON answer, or None where it does not reach."""
+def find(response: Response, where: Find) -> Any:
+    """Return the value at a place in a JSON body, or None if the path does not exist."""
     try:
-        value = answer.json()
+        value = response.json()
     except ValueError:
-        raise Transient("the provider answered a page that is no JSON") from None
+        raise Transient("the provider answered a page that is not JSON") from None
     if callable(where):
         return where(value)
     for key in where.split(".") if where else ():
@@ -121,18 +25,26 @@ def find(answer: Response, where: Find) -> Any:
     return value
 
 
-def _count(answer: Response, items: Find) -> int:
-    found = find(answer, items)
+def count_items(response: Response, items: Find) -> int:
+    """Return the length of the list at a place in a JSON body."""
+    found = find(response, items)
     if not isinstance(found, list):
         raise Transient(f"the provider answered a page without a list at {items!r}")
     return len(found)
 
 
-def _with_params(options: "Options", own: Mapping[str, Any]) -> "Options":
+def with_params(options: Options, own: Mapping[str, Any]) -> Options:
+    """Return the options with more query parameters."""
     return {**options, "params": {**(options.get("params") or {}), **own}}
 
 
-def _refuse_repetition(place: str, seen: set[str]) -> None:
-    if place in seen:
-        raise Transient("the provider's pages lead in a circle")
-    seen.add(place)
+class VisitedPages:
+    """Remembers links and cursors, and refuses to follow one twice."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def add(self, place: str) -> None:
+        if place in self._seen:
+            raise Transient("the provider's pages lead in a circle")
+        self._seen.add(place)

@@ -1,4 +1,4 @@
-"""How long a provider asks us to wait, from the many ways in which providers say so."""
+"""How long a provider asks us to wait, in the many forms that providers use."""
 
 import re
 from collections.abc import Mapping
@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-EPOCH_FROM = 1_000_000_000  # larger numbers are instants; no limit resets in thirty years
+EPOCH_FROM = 1_000_000_000  # larger numbers are instants; no limit resets after 30 years
 EPOCH_MILLISECONDS_FROM = 100_000_000_000
-LONGEST_VALUE = 200  # characters of a header that says how long to wait
+LONGEST_VALUE = 200  # characters of a header
 DURATION = re.compile(
     r"(?:(\d++)h)?(?:(\d++)m(?!s))?(?:(\d++(?:\.\d++)?)s)?(?:(\d++(?:\.\d++)?)ms)?"
 )
@@ -28,10 +28,10 @@ REMAINING = ("ratelimit-remaining", "x-ratelimit-remaining", "x-rate-limit-remai
 
 
 def wait_seconds(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """Return the wait that an answer's headers ask for, or None where they name none.
+    """Return how long a response's headers ask us to wait, or None if they do not.
 
-    An explicit wait counts before a reset; instants count from the answer's own `Date`, as the
-    provider's clock is the one that they were made with, and from `now` without one.
+    An explicit wait wins over a reset. Instants are relative to the response's own `Date`, which
+    is the provider's clock, or to `now` if there is none.
     """
     now = _date(headers.get("date", "")) or now
     for name in WAITS:
@@ -46,7 +46,7 @@ def wait_seconds(headers: Mapping[str, str], *, now: datetime) -> float | None:
 
 
 def wait_in_body(body: Any) -> float | None:
-    """Return the wait that a JSON answer names, as some providers do."""
+    """Return the wait in a JSON body, where some providers put it."""
     if not isinstance(body, dict):
         return None
     for name, unit in (("retry_after_ms", 0.001), ("retry_after", 1), ("retryAfter", 1)):
@@ -57,14 +57,14 @@ def wait_in_body(body: Any) -> float | None:
 
 
 def is_exhausted(headers: Mapping[str, str]) -> bool:
-    """Return whether the headers say that nothing is left of a limit."""
-    told = [headers.get(name) for name in REMAINING]
-    told.append(_structured(headers).get("remaining"))
-    return any(text is not None and _number(text) == 0 for text in told)
+    """Return whether the headers say that no requests remain."""
+    values = [headers.get(name) for name in REMAINING]
+    values.append(_structured(headers).get("remaining"))
+    return any(text is not None and _number(text) == 0 for text in values)
 
 
 def _structured(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return what the single `RateLimit` header says: `limit=9, remaining=0` or `"a";r=0;t=5`."""
+    """Parse the single `RateLimit` header: `limit=9, remaining=0` or `"a";r=0;t=5`."""
     named = {"r": "remaining", "t": "reset"}
     found = NAMED.findall(headers.get("ratelimit", "")[:LONGEST_VALUE])
     return {named.get(name, name): number for name, number in found}
@@ -83,7 +83,7 @@ def _seconds(text: str | None, now: datetime) -> float | None:
 
 
 def _until(number: float, now: datetime) -> float:
-    """Return the seconds that a number means: a span, or an instant in seconds or milliseconds."""
+    """Read a number as a span, or as an instant in seconds or milliseconds; return seconds."""
     if number >= EPOCH_MILLISECONDS_FROM:
         return number / 1000 - now.timestamp()
     return number - now.timestamp() if number >= EPOCH_FROM else number

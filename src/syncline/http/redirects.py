@@ -1,4 +1,4 @@
-"""Where a redirect leads, and what of a request may go along."""
+"""Where a redirect leads, and which parts of the request follow it."""
 
 from httpx2 import URL, InvalidURL, Request, Response
 
@@ -7,25 +7,27 @@ from syncline.http.addresses import origin_of
 
 REDIRECTS = {301, 302, 303, 307, 308}
 KEEPING_METHOD = {307, 308}
-# All that another origin learns of a request; anything else may be a secret.
+# All that another origin may see of a request; anything else may be a secret.
 HARMLESS_HEADERS = {"accept", "accept-encoding", "accept-language", "content-type", "user-agent"}
 MADE_ANEW = {"host", "content-length", "transfer-encoding"}
 
 
-def is_redirect(answer: Response) -> bool:
-    return answer.status_code in REDIRECTS and "location" in answer.headers
+def is_redirect(response: Response) -> bool:
+    return response.status_code in REDIRECTS and "location" in response.headers
 
 
-def next_request(request: Request, answer: Response, *, asked: str) -> Request:
-    """Return the request that a redirect asks for, without secrets where the origin changes."""
-    url = _target(request.url, answer.headers["location"], asked)
+def next_request(request: Request, response: Response, *, described: str) -> Request:
+    """Return the request that follows a redirect, without secrets if the origin changes."""
+    url = _target(request.url, response.headers["location"], described)
     method = request.method
-    keeps_body = answer.status_code in KEEPING_METHOD
+    keeps_body = response.status_code in KEEPING_METHOD
     if not keeps_body and method not in ("GET", "HEAD"):
         method = "GET"
     same_origin = origin_of(url) == origin_of(request.url)
     if keeps_body and not same_origin and method not in ("GET", "HEAD"):
-        raise Permanent(f"{asked} is redirected to another origin, which must not get its body")
+        raise Permanent(
+            f"{described} was redirected to another origin, which must not get the request body"
+        )
     headers = [
         (name, value)
         for name, value in request.headers.multi_items()
@@ -42,10 +44,10 @@ def next_request(request: Request, answer: Response, *, asked: str) -> Request:
     )
 
 
-def _target(origin: URL, location: str, asked: str) -> URL:
+def _target(origin: URL, location: str, described: str) -> URL:
     try:
         target = origin.join(location)
     except (InvalidURL, ValueError):
-        raise Permanent(f"{asked} is redirected to what is no address") from None
-    # User information in a redirect is the server's idea of credentials, not ours.
+        raise Permanent(f"{described} was redirected to a URL that cannot be parsed") from None
+    # Never use the credentials that a server puts into a redirect.
     return target.copy_with(fragment=None, userinfo=b"")

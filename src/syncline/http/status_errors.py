@@ -1,4 +1,4 @@
-"""What an answer means: nothing, or the error that the engine knows how to act upon."""
+"""What a response means: nothing, or the error that the engine knows how to act upon."""
 
 import json
 from collections.abc import Callable
@@ -11,67 +11,67 @@ from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauth
 from syncline.http.rate_limits import is_exhausted, wait_in_body, wait_seconds
 
 ErrorMap = Callable[[Response], SyncError | None]
-"""A connector's own reading of a failed answer; None leaves it to the usual one."""
+"""A connector's own error for a failed response; None means the usual one."""
 
-PASSING = {408, 409, 423, 425}
-MAX_MESSAGE = 20_000  # not what is shown: the client masks secrets before it cuts
-LARGEST_MESSAGE = 65_536  # bytes of a body that is looked into for one
+TEMPORARY = {408, 409, 423, 425}
+MAX_MESSAGE = 20_000  # the client masks secrets first, then cuts to what is shown
+MAX_PARSED_BYTES = 65_536  # of a body, to find a message
 MESSAGE_KEYS = ("message", "error_description", "detail", "error", "title", "reason", "errors")
 
 
-def error_of(answer: Response, *, asked: str, now: datetime) -> SyncError | None:
-    """Return what a complete answer asks for, or None where it is what was asked for."""
-    status = answer.status_code
+def error_of(response: Response, *, described: str, now: datetime) -> SyncError | None:
+    """Return the error that a response means, or None for a success."""
+    status = response.status_code
     if status < 300 or status == 304:
         return None
-    text = f"{asked} answered {status}{_told(answer)}"
+    text = f"{described} answered {status}{_message_suffix(response)}"
     details = {"status": status}
     if status == 401:
         return Unauthorized(text, details=details)
-    if _is_rate_limit(answer):
-        return RateLimited(text, retry_after_seconds=_wait(answer, now), details=details)
-    if status in PASSING or status >= 500:
+    if _is_rate_limit(response):
+        return RateLimited(text, retry_after_seconds=_wait(response, now), details=details)
+    if status in TEMPORARY or status >= 500:
         return Transient(text, details=details)
     return Permanent(text, details=details)
 
 
-def message_of(answer: Response) -> str:
-    """Return what the body says about a failure, as far as it is meant for people."""
-    body = body_of(answer)
+def message_of(response: Response) -> str:
+    """Return the body's error message for people, or nothing."""
+    body = body_of(response)
     if body is not None:
         return _message_in(body)[:MAX_MESSAGE]
-    if answer.headers.get("content-type", "").startswith("text/plain"):
-        told = answer.content[: 4 * MAX_MESSAGE].decode(answer.encoding or "utf-8", "replace")
-        return " ".join(told.split())[:MAX_MESSAGE]
+    if response.headers.get("content-type", "").startswith("text/plain"):
+        text = response.content[: 4 * MAX_MESSAGE].decode(response.encoding or "utf-8", "replace")
+        return " ".join(text.split())[:MAX_MESSAGE]
     return ""
 
 
-def body_of(answer: Response) -> Any:
-    """Return the JSON of an answer, or None where it holds none, or too much for a message."""
-    if len(answer.content) > LARGEST_MESSAGE:
+def body_of(response: Response) -> Any:
+    """Return the parsed JSON body, or None if it is not JSON or too large for a message."""
+    if len(response.content) > MAX_PARSED_BYTES:
         return None
     try:
-        return json.loads(answer.content)
+        return json.loads(response.content)
     except (ValueError, RecursionError):
         return None
 
 
-def _told(answer: Response) -> str:
-    message = message_of(answer)
+def _message_suffix(response: Response) -> str:
+    message = message_of(response)
     return f": {message}" if message else ""
 
 
-def _is_rate_limit(answer: Response) -> bool:
-    """Return whether the provider asks for a pause; some say so with 403 or 503 and a header."""
-    if answer.status_code == 429:
+def _is_rate_limit(response: Response) -> bool:
+    """Return whether this is a rate limit; some providers use 403 or 503 with a header."""
+    if response.status_code == 429:
         return True
-    asks = "retry-after" in answer.headers or is_exhausted(answer.headers)
-    return answer.status_code in (403, 503) and asks
+    asks = "retry-after" in response.headers or is_exhausted(response.headers)
+    return response.status_code in (403, 503) and asks
 
 
-def _wait(answer: Response, now: datetime) -> float | None:
-    seconds = wait_seconds(answer.headers, now=now)
-    return wait_in_body(body_of(answer)) if seconds is None else seconds
+def _wait(response: Response, now: datetime) -> float | None:
+    seconds = wait_seconds(response.headers, now=now)
+    return wait_in_body(body_of(response)) if seconds is None else seconds
 
 
 def _message_in(body: Any, depth: int = 0) -> str:
@@ -82,6 +82,6 @@ def _message_in(body: Any, depth: int = 0) -> str:
     if isinstance(body, list):
         return _message_in(body[0], depth + 1) if body else ""
     if isinstance(body, dict):
-        told = (_message_in(body[key], depth + 1) for key in MESSAGE_KEYS if key in body)
-        return next((text for text in told if text), "")
+        texts = (_message_in(body[key], depth + 1) for key in MESSAGE_KEYS if key in body)
+        return next((text for text in texts if text), "")
     return ""

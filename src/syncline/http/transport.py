@@ -1,14 +1,17 @@
-"""The transport that opens sockets: it resolves a name once, checks what came, and goes there.
+"""The transport that opens sockets: it resolves a name once, checks the addresses, and connects.
 
-The check stands where the socket is opened, so that nothing can come between it and the use: not
-a second answer of the resolver, not a redirect, not a proxy from the environment. TLS still
-verifies the name that was asked for, and `Host` still carries it.
+The check stands where the socket is opened, so that nothing comes between check and use: no second
+DNS response, no redirect, no proxy from the environment. TLS still verifies the requested name, and
+`Host` still carries it.
 """
 
 import asyncio
+import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 
 import httpcore2
@@ -16,20 +19,22 @@ import httpx2
 from httpcore2 import SOCKET_OPTION, AsyncNetworkBackend, AsyncNetworkStream
 
 from syncline.errors import Transient
-from syncline.http.addresses import refusal
+from syncline.http.addresses import not_public
 from syncline.http.environment import HttpEnvironment
 
 MAX_CONNECTIONS = 20
+WIRE_LOGGERS = ("httpcore2.connection", "httpcore2.http11", "httpcore2.http2")
+_is_our_request: ContextVar[bool] = ContextVar("syncline_http_request", default=False)
 
 
 def open_transport(environment: HttpEnvironment) -> httpx2.AsyncBaseTransport:
-    """Return the transport of one client, inside whatever a tool wrapped around it."""
+    """Return the transport of one client, inside the wrapper of the environment if it has one."""
     inner = SocketTransport(environment)
     return environment.wrap_transport(inner) if environment.wrap_transport else inner
 
 
 class SocketTransport(httpx2.AsyncBaseTransport):
-    """Sends requests over connections that only lead to addresses that were checked."""
+    """Sends requests over connections to checked addresses only."""
 
     def __init__(self, environment: HttpEnvironment) -> None:
         self._pool = httpcore2.AsyncConnectionPool(
@@ -46,7 +51,7 @@ class SocketTransport(httpx2.AsyncBaseTransport):
             port=request.url.port,
             target=request.url.raw_path,
         )
-        answer = await self._pool.handle_async_request(
+        response = await self._pool.handle_async_request(
             httpcore2.Request(
                 method=request.method,
                 url=url,
@@ -55,15 +60,15 @@ class SocketTransport(httpx2.AsyncBaseTransport):
                 extensions=request.extensions,
             )
         )
-        return httpx2.Response(answer.status, headers=answer.headers, stream=_Body(answer))
+        return httpx2.Response(response.status, headers=response.headers, stream=_Body(response))
 
     async def aclose(self) -> None:
         await self._pool.aclose()
 
 
 class _Body(httpx2.AsyncByteStream):
-    def __init__(self, answer: httpcore2.Response) -> None:
-        self._answer = answer
+    def __init__(self, response: httpcore2.Response) -> None:
+        self._answer = response
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for part in self._answer.aiter_stream():
@@ -74,7 +79,7 @@ class _Body(httpx2.AsyncByteStream):
 
 
 class CheckedBackend(AsyncNetworkBackend):
-    """Connects to the address that was checked, never to a name."""
+    """Connects to checked addresses, never to a name."""
 
     def __init__(self, environment: HttpEnvironment) -> None:
         self._environment = environment
@@ -103,17 +108,17 @@ class CheckedBackend(AsyncNetworkBackend):
 
 
 async def checked_addresses(environment: HttpEnvironment, host: str, port: int) -> list[str]:
-    """Resolve a name once; return where it leads to, or refuse it."""
+    """Resolve a name once and return its addresses; raise `Permanent` if any is not allowed."""
     addresses = await (environment.resolve or resolve)(host, port)
     for address in addresses:
-        # One that is not public refuses them all: a name that is both is a trap.
+        # One private address refuses them all: a name with both kinds is an attack.
         if not environment.allow_private and not environment.is_allowed(address):
-            raise refusal(host, address)
+            raise not_public(host, address)
     return addresses
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Return what the system's resolver says; it also reads decimal, octal and short forms."""
+    """Resolve with the system's resolver, which also reads decimal, octal and short forms."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -124,5 +129,25 @@ async def resolve(host: str, port: int) -> list[str]:
 
 @cache
 def default_ssl_context() -> ssl.SSLContext:
-    """Return the context that all clients share: reading the certificates takes 20 ms."""
+    """Return the context that all clients share; loading the certificates takes 20 ms."""
     return httpx2.create_ssl_context(trust_env=False)
+
+
+@contextmanager
+def without_wire_log() -> Iterator[None]:
+    """Keep the requests of this block out of httpcore's debug log, which shows headers.
+
+    Other users of the library in this process are logged as before.
+    """
+    _filter_wire_loggers()
+    token = _is_our_request.set(True)
+    try:
+        yield
+    finally:
+        _is_our_request.reset(token)
+
+
+@cache
+def _filter_wire_loggers() -> None:
+    for name in WIRE_LOGGERS:
+        logging.getLogger(name).addFilter(lambda _record: not _is_our_request.get())

@@ -131,5 +131,5 @@ async def test_a_refused_address_is_told_though_the_program_tells_less(
         pytest.skip("only the sandbox has a proxy that refuses")
 
     settings = {"records": 1, "fetch": "http://10.0.0.1/"}
-    with pytest.raises(Permanent, match=r"^10\.0\.0\.1 leads to 10\.0\.0\.1, .*\(forbidden\)$"):
+    with pytest.raises(Permanent, match=r"^10\.0\.0\.1 resolves to 10\.0\.0\.1, .*\(forbidden\)$"):
         await pages_of(airbyte, manifest=MANIFEST, settings=settings)

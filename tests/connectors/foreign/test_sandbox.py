@@ -85,13 +85,15 @@ async def test_loopback_and_metadata_services_cannot_be_reached(hostile: SingerT
     assert direct.startswith("ConnectionRefusedError")
     assert "unreachable" in metadata
     assert name.startswith("gaierror")
-    sentence = "127.0.0.1 leads to 127.0.0.1, which is not public; http.allow_private names"
+    sentence = "127.0.0.1 resolves to 127.0.0.1, which is not public; add the provider to"
     assert proxied.startswith(f"403 {sentence}")
     assert server.seen == []
 
 
 async def test_a_run_that_failed_after_a_refusal_is_permanent(hostile: SingerTap) -> None:
-    with pytest.raises(Permanent, match=r"^10\.0\.0\.1 leads to 10\.0\.0\.1, which is not public"):
+    with pytest.raises(
+        Permanent, match=r"^10\.0\.0\.1 resolves to 10\.0\.0\.1, which is not public"
+    ):
         await found_by(hostile, ["fetch", "http://10.0.0.1/"], exit=1)
 
 
@@ -113,7 +115,7 @@ async def test_a_public_looking_name_that_leads_to_loopback_is_refused(hostile: 
 
     [found] = await found_by(hostile, ["fetch", "http://shop.example.com/"])
 
-    assert found.startswith("403 shop.example.com leads to 127.0.0.1, which is not public")
+    assert found.startswith("403 shop.example.com resolves to 127.0.0.1, which is not public")
 
 
 async def test_files_cannot_be_written_outside_of_its_folder(
@@ -307,7 +309,7 @@ def test_it_runs_on_the_fast_event_loop_too(hostile: SingerTap) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         [found] = runner.run(found_by(hostile, ["fetch", "http://127.0.0.1/"]))
 
-    assert found.startswith("403 127.0.0.1 leads to 127.0.0.1")
+    assert found.startswith("403 127.0.0.1 resolves to 127.0.0.1")
 
 
 async def test_tenants_may_use_it_only_inside_of_the_sandbox(hostile: SingerTap) -> None:

@@ -11,20 +11,19 @@ from uuid import UUID
 from syncline.children.process import private_folder
 from syncline.connectors.git.local import build_view, find_folders, path_of
 from syncline.connectors.git.mirror import Mirror, Pace, StillFetching
-from syncline.connectors.git.origin import find_origin, parse_url
+from syncline.connectors.git.origin import GitAccess, find_origin, parse_url
 from syncline.connectors.git.program import NoSuchRef
 from syncline.connectors.git.repository import COMMIT_NAME, Repository, instant
 from syncline.connectors.git.storage import MirrorStorage
 from syncline.errors import Permanent, Transient
 from syncline.model import Connection, Signal, SyncResult
 from syncline.sdk.connector import Connector
-from syncline.settings.git import GitSettings
 
 MAX_TIPS = 500  # keeps a cursor within 35 kB even with SHA-256 names
 MAX_URL = 2_000
 MAX_BRANCH = 255
 REF_NAME = re.compile(r"(?!-)(?!.*(?:\.\.|@\{))[^\x00-\x20~^:?*\[\\\x7f]+")
-BY_HAND = GitSettings(local_roots=[Path("/")], schemes=["git", "ssh"])
+BY_HAND = GitAccess(local_roots=(Path("/"),), schemes=("git", "ssh"))  # all that this user may
 
 
 class GitCommits(Connector):
@@ -52,14 +51,20 @@ class GitCommits(Connector):
         self._cache_folder = cache_folder
         self._pace = pace or Pace()
         self._own_roots = tuple(local_roots)
-        self._settings = GitSettings()
+        self._access = GitAccess()
 
     def configure(self, settings: Any) -> None:
-        self._settings = BY_HAND if settings is None else settings
+        self._access = BY_HAND
+        if settings is not None:
+            self._access = GitAccess(
+                local_roots=tuple(settings.local_roots),
+                schemes=tuple(settings.schemes),
+                known_hosts=settings.known_hosts,
+            )
 
     def why_not_for_tenants(self) -> str | None:
         """Return what a tenant could reach that belongs to the operator."""
-        if self._own_roots or self._settings.local_roots or self._settings.schemes:
+        if self._own_roots or self._access.local_roots or self._access.schemes:
             return "git.local_roots and git.schemes open to operators what tenants may not reach"
         return None
 
@@ -94,13 +99,13 @@ class GitCommits(Connector):
         limits, path = self.child_limits, path_of(config.url)
         with private_folder() as folder:
             if path is not None:
-                folders = find_folders(path, (*self._own_roots, *self._settings.local_roots))
+                folders = find_folders(path, (*self._own_roots, *self._access.local_roots))
                 yield Repository(await build_view(folders, folder, limits), limits)
                 return
             origin = await find_origin(
                 parse_url(config.url),
                 connection.credentials,
-                self._settings,
+                self._access,
                 self.http_environment,
                 folder,
             )

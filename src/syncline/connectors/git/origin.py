@@ -10,10 +10,9 @@ from urllib.parse import unquote
 
 from syncline.connectors.git.program import Pairs
 from syncline.errors import Permanent
-from syncline.http.addresses import FIRST_UNPRIVILEGED_PORT, SETTING, refusal
+from syncline.http.addresses import FIRST_UNPRIVILEGED_PORT, SETTING
 from syncline.http.auth import authentication_from
 from syncline.http.environment import HttpEnvironment
-from syncline.settings.git import GitSettings
 
 DEFAULT_USER = "x-access-token"  # what a token's name is to most hosts of repositories
 PORTS = {"https": 443, "http": 80, "ssh": 22, "git": 9418}
@@ -60,8 +59,16 @@ class Address(NamedTuple):
         return self.host if self.port == PORTS[self.scheme] else f"{self.host}:{self.port}"
 
 
+class GitAccess(NamedTuple):
+    """What the operator allows beside public https: folders, schemes, and hosts that ssh trusts."""
+
+    local_roots: tuple[Path, ...] = ()
+    schemes: tuple[str, ...] = ()
+    known_hosts: Path | None = None
+
+
 class Origin(NamedTuple):
-    """An address that may be seen, and what holds git to it."""
+    """A URL that may be fetched, and the git settings that pin it to checked addresses."""
 
     url: str
     protocol: str
@@ -70,7 +77,7 @@ class Origin(NamedTuple):
 
 
 def parse_url(url: str) -> Address:
-    """Return the parts of an address, or refuse whatever else git would make something of."""
+    """Return the parts of a URL; refuse every other form that git would accept."""
     found = URL.fullmatch(url) if len(url) <= MAX_URL else None
     if found is None or found["scheme"] not in PORTS:
         raise Permanent(
@@ -82,12 +89,12 @@ def parse_url(url: str) -> Address:
         raise Permanent("config.url: write the host as a name, or as an address in its usual form")
     port = int(found["port"] or PORTS[found["scheme"]])
     if not 0 < port < 65_536:
-        raise Permanent(f"config.url: {port} is no port")
+        raise Permanent(f"config.url: {port} is not a port")
     return Address(found["scheme"], host, port, found["path"], found["user"], found["password"])
 
 
 def _is_literal(host: str) -> bool:
-    """Return whether a host is an address in the form that all programs read alike."""
+    """Return whether a host is an IP address in the form that all programs read alike."""
     try:
         ip_address(host.strip("[]"))
     except ValueError:
@@ -98,18 +105,18 @@ def _is_literal(host: str) -> bool:
 async def find_origin(
     address: Address,
     credentials: Any,
-    settings: GitSettings,
+    access: GitAccess,
     environment: HttpEnvironment | None,
     folder: Path,
 ) -> Origin:
-    """Return where to fetch from, or refuse what must not be reached; `folder` may hold a key."""
+    """Return where to fetch from, or raise `Permanent`; an ssh key is written into `folder`."""
     environment = environment or HttpEnvironment()
-    _check_scheme(address, settings, environment)
+    _check_scheme(address, access, environment)
     found = await _resolve(address, environment)
     if address.scheme == "git":
         return _pinned_git(address, found)
     if address.scheme == "ssh":
-        return _pinned_ssh(address, found, credentials, settings, folder)
+        return _pinned_ssh(address, found, credentials, access, folder)
     headers = _headers(address, credentials)
     scope = f"{address.scheme}://{address.location}/"
     sent = tuple((f"http.{scope}.extraHeader", f"{n}: {v}") for n, v in headers.items())
@@ -117,56 +124,51 @@ async def find_origin(
 
 
 def _pin(address: Address, found: list[str]) -> Pairs:
-    """Return the setting by which a name leads to the addresses that were looked at."""
+    """Return the setting that makes git resolve the name to the checked addresses."""
     if _is_literal(address.host):
         return ()
     addresses = ",".join(f"[{one}]" if ":" in one else one for one in found)
     return (("http.curloptResolve", f"{address.host}:{address.port}:{addresses}"),)
 
 
-def _check_scheme(address: Address, settings: GitSettings, environment: HttpEnvironment) -> None:
+def _check_scheme(address: Address, access: GitAccess, environment: HttpEnvironment) -> None:
     scheme, allow_private = address.scheme, environment.allow_private
     if scheme == "http" and not allow_private:
-        raise Permanent(f"config.url: it must be https; http needs git in {SETTING}")
-    if scheme in ("git", "ssh") and scheme not in settings.schemes:
-        raise Permanent(f"config.url: {scheme}:// needs to be named in git.schemes")
+        raise Permanent(f"config.url: it must be https; to allow http, add git to {SETTING}")
+    if scheme in ("git", "ssh") and scheme not in access.schemes:
+        raise Permanent(f"config.url: {scheme}:// is not allowed; add {scheme} to git.schemes")
     if scheme in ("git", "ssh") and "~" in address.path:
         raise Permanent("config.url: write the path without ~")
     usual = {*PORTS.values()} if scheme not in ("http", "https") else {80, 443}
     if not allow_private and address.port not in usual and address.port < FIRST_UNPRIVILEGED_PORT:
         raise Permanent(
-            f"config.url: the port {address.port} is refused; it must be the usual one or above "
-            f"1023 unless {SETTING} names git"
+            f"config.url: port {address.port} is refused; use the usual port or one above 1023, "
+            f"or add git to {SETTING}"
         )
 
 
 async def _resolve(address: Address, environment: HttpEnvironment) -> list[str]:
-    """Return the addresses of the host, all of which may be reached."""
-    from syncline.http.transport import resolve  # it takes a tenth of a second to import
+    """Return the host's addresses, after checking that all of them are allowed."""
+    from syncline.http.transport import checked_addresses  # importing it takes 0.1 s
 
-    host = address.host.strip("[]")
-    found = await (environment.resolve or resolve)(host, address.port)
-    for one in found:
-        if not environment.allow_private and not environment.is_allowed(one):
-            raise refusal(host, one)
-    return found
+    return await checked_addresses(environment, address.host.strip("[]"), address.port)
 
 
 def _pinned_git(address: Address, found: list[str]) -> Origin:
-    """Return the address itself in place of the name, which the server is told all the same."""
+    """Return the URL with an address in place of the name; the server still gets the name."""
     host = f"[{found[0]}]" if ":" in found[0] else found[0]
     named = ("GIT_OVERRIDE_VIRTUAL_HOST", address.location)
     return Origin(address._replace(host=host).bare, "git", environment=(named,))
 
 
 def _pinned_ssh(
-    address: Address, found: list[str], credentials: Any, settings: GitSettings, folder: Path
+    address: Address, found: list[str], credentials: Any, access: GitAccess, folder: Path
 ) -> Origin:
-    """Return a command that knows one host, one key and one file of known hosts."""
-    if settings.known_hosts is None:
+    """Return an ssh command limited to one host, one key and one file of known hosts."""
+    if access.known_hosts is None:
         raise Permanent("config.url: ssh:// needs git.known_hosts, a file with the host's key")
     if address.password is not None:
-        raise Permanent("config.url: ssh:// takes no password; use the credential private_key")
+        raise Permanent("config.url: ssh:// takes no password; set private_key in the credentials")
     user = address.user or "git"
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", user):
         raise Permanent("config.url: expected ssh://user@host/path")
@@ -176,7 +178,7 @@ def _pinned_ssh(
         f"HostName={found[0]}",
         f"HostKeyAlias={alias}",
         f"IdentityFile={_write_key(credentials, folder)}",
-        f"UserKnownHostsFile={settings.known_hosts}",
+        f"UserKnownHostsFile={access.known_hosts}",
     )
     command = ["ssh", "-F", "/dev/null", *(part for one in options for part in ("-o", one))]
     url = f"ssh://{user}@{address.location}{address.path}"
@@ -185,7 +187,7 @@ def _pinned_ssh(
 
 
 def _write_key(credentials: Any, folder: Path) -> Path | str:
-    """Return a file with the connection's key, or `none`; the user's own keys are never used."""
+    """Return a file with the connection's key, or `none`, so that ssh ignores the user's keys."""
     key = credentials.get("private_key") if isinstance(credentials, Mapping) else None
     if key is None:
         return "none"
@@ -200,7 +202,7 @@ def _write_key(credentials: Any, folder: Path) -> Path | str:
 
 
 def _headers(address: Address, credentials: Any) -> dict[str, str]:
-    """Return the headers that credentials travel in; hosts of repositories want basic ones."""
+    """Return the headers that carry the credentials; git hosts expect basic authentication."""
     given = dict(credentials) if isinstance(credentials, Mapping) else {}
     token = given.pop("access_token", None) or given.pop("token", None)
     if token:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from syncline.connectors.config import Configuration
 from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
-from syncline.http.addresses import is_public, refusal
+from syncline.http.addresses import is_public, not_public
 
 if TYPE_CHECKING:
     from imapclient import IMAPClient
@@ -136,7 +136,7 @@ def _addresses(account: Account, *, allow_private: bool) -> list[str]:
     addresses = [str(address[0]) for *_, address in found]
     for address in addresses:
         if not allow_private and not is_public(address):
-            raise refusal(account.host, address)
+            raise not_public(account.host, address)
     return list(dict.fromkeys(addresses))
 
 
