@@ -42,7 +42,7 @@ FOLLOWERS = (
         "store/listings/follow.py",
         (
             (
-                'raise PositionLost("position is of signals that this database does not know")',
+                'raise PositionLost("is of signals that this database does not know")',
                 "return in_order",
             ),
         ),

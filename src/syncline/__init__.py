@@ -3,11 +3,15 @@
 TYPE_CHECKING = False  # read by type checkers as typing's own, whose import takes its time
 
 __all__ = [
+    "Conflict",
     "Connection",
     "Connector",
     "Engine",
+    "Invalid",
+    "NotFound",
     "Permanent",
     "RateLimited",
+    "Refused",
     "Settings",
     "Signal",
     "SyncError",
@@ -18,14 +22,27 @@ __all__ = [
 
 if TYPE_CHECKING:
     from syncline.app import Engine
-    from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
+    from syncline.errors import (
+        Conflict,
+        Invalid,
+        NotFound,
+        Permanent,
+        RateLimited,
+        Refused,
+        SyncError,
+        Transient,
+        Unauthorized,
+    )
     from syncline.model import Connection, Signal, SyncResult
     from syncline.sdk.connector import Connector
     from syncline.settings import Settings
 else:
     _HOMES = {
         "syncline.app": ("Engine",),
-        "syncline.errors": ("Permanent", "RateLimited", "SyncError", "Transient", "Unauthorized"),
+        "syncline.errors": (
+            *("Permanent", "RateLimited", "SyncError", "Transient", "Unauthorized"),
+            *("Conflict", "Invalid", "NotFound", "Refused"),
+        ),
         "syncline.model": ("Connection", "Signal", "SyncResult"),
         "syncline.sdk.connector": ("Connector",),
         "syncline.settings": ("Settings",),

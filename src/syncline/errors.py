@@ -1,4 +1,4 @@
-"""What can go wrong, and what each error asks the engine to do.
+"""The exceptions, and what each asks for.
 
 SyncError                 raised by a connector
 ├── RateLimited           wait, at least as long as the provider asked
@@ -6,28 +6,33 @@ SyncError                 raised by a connector
 ├── Unauthorized          stop until somebody signs in again (needs_reauth)
 └── Permanent             stop until somebody looks (error)
 
-ContractError             a connector returned what cannot be stored; retried with backoff
-SettingsError             a setting is out of bounds (a ValueError)
-Conflict                  what stands there forbids it (a ValueError)
-├── Changed               somebody changed it since it was read
-└── PositionLost          a follower's position means nothing to this database
+Refused                   raised to a caller; nothing was changed
+├── Invalid               an argument breaks a rule: `field`, `reason` (a ValueError)
+├── NotFound              no such row, or another tenant's: `what`, `id` (a LookupError)
+└── Conflict              a row stands in the way: `existing_id`, `reason` (a ValueError)
+    ├── Changed           it changed since it was read: `version`
+    └── PositionLost      this database does not know a follower's position
+
+ContractError             a connector returned a page that cannot be stored; retried with backoff
+SettingsError             a setting is out of bounds, or missing (a ValueError)
 SchemaError               the database's schema is missing, older, or breaks this version
 EmbeddedError             the embedded Postgres cannot be started
 DatabaseTlsError          TLS with the database failed, or its certificate (an OSError)
-TooSlow                   a question to the database took too long; a narrower one may do
+TooSlow                   a query took too long; a narrower filter may help
 """
 
 from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 Hint = float | Decimal | str | timedelta | None
 """A time to wait: seconds, as a number or as the text of a header, or a timedelta."""
 
 
 class SyncError(Exception):
-    """What a connector raises when a page cannot be had."""
+    """What a connector raises when it cannot return a page."""
 
     # For subclasses whose own __init__ does not call this one.
     message: str = ""
@@ -56,7 +61,7 @@ class RateLimited(SyncError):
 
 
 class Transient(SyncError):
-    """A passing fault: the same call may succeed later."""
+    """A passing failure: the same call may succeed later."""
 
 
 class Unauthorized(SyncError):
@@ -64,30 +69,106 @@ class Unauthorized(SyncError):
 
 
 class Permanent(SyncError):
-    """No retry can help until somebody changes something."""
+    """No retry helps until somebody changes something."""
 
 
 class ContractError(Exception):
-    """A connector returned something that cannot be stored; names the field and the reason."""
+    """A value cannot be stored: `where` names it, `reason` says why."""
+
+    def __init__(self, reason: str = "", *, where: str | None = None) -> None:
+        super().__init__(reason if where is None else f"{where}: {reason}")
+        self.reason = reason
+        self.where = where
 
 
 class SettingsError(ValueError):
     """A setting is out of bounds; one line names it, its value and its bounds."""
 
 
-class Conflict(ValueError):
-    """What was asked for is sound, but what stands there forbids it."""
+class Refused(Exception):
+    """The call was refused. The caller can correct it; nothing was changed."""
+
+    @property
+    def summary(self) -> str:
+        """Return the reason without ids, so that equal refusals can be counted together."""
+        return str(self)
+
+
+class Invalid(Refused, ValueError):
+    """An argument breaks a rule: `field` names it, as in `connections[3].external_id`."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(field, reason)
+        self.field = field
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.reason}"
+
+    def within(self, place: str) -> "Invalid":
+        """Return the same error for a field inside a larger argument."""
+        return Invalid(f"{place}.{self.field}", self.reason)
+
+
+class NotFound(Refused, LookupError):
+    """There is no such row, or it belongs to another tenant."""
+
+    def __init__(self, what: str, id: UUID) -> None:
+        super().__init__(what, id)
+        self.what = what
+        self.id = id
+
+    def __str__(self) -> str:
+        return f"there is no {self.what} {self.id}"
+
+    @property
+    def summary(self) -> str:
+        return f"there is no such {self.what}"
+
+
+class Conflict(Refused, ValueError):
+    """The arguments are valid, but what is stored forbids the call.
+
+    `existing_id` is the row that stands in the way, where there is one.
+    """
+
+    def __init__(
+        self,
+        existing_id: UUID | None = None,
+        what: str = "connection",
+        reason: str = "exists already",
+    ) -> None:
+        super().__init__(existing_id, what, reason)
+        self.existing_id = existing_id
+        self.what = what
+        self.reason = reason
+
+    def __str__(self) -> str:
+        if self.existing_id is None:
+            return self.summary
+        return f"{self.what} {self.existing_id} {self.reason}"
+
+    @property
+    def summary(self) -> str:
+        return f"{self.what} {self.reason}"
 
 
 class Changed(Conflict):
-    """It was changed since it was read: read it again, and decide anew."""
+    """The connection was changed since it was read: read it again and decide anew."""
+
+    def __init__(self, existing_id: UUID, version: str) -> None:
+        super().__init__(existing_id, reason=f"has changed; its version is now {version}")
+        self.args = (existing_id, version)
+        self.version = version
 
 
 class PositionLost(Conflict):
-    """A follower's position means nothing here: the database is another one, or an older copy."""
+    """This database does not know a follower's position: it is another one, or an older copy."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason}; it is another one, or was restored: start again")
+        why = "the database is another one, or was restored: start again"
+        super().__init__(None, "position", f"{reason}; {why}")
+        self.args = (reason,)
 
 
 class SchemaError(RuntimeError):
@@ -103,7 +184,12 @@ class DatabaseTlsError(ConnectionError):
 
 
 class TooSlow(Exception):
-    """A question took longer than anybody should wait; a narrower one may do."""
+    """A query took longer than anybody should wait."""
 
     def __init__(self, timeout: timedelta) -> None:
-        super().__init__(f"it took more than {timeout.total_seconds():.0f} s; narrow the filter")
+        super().__init__(timeout)
+        self.timeout = timeout
+
+    def __str__(self) -> str:
+        seconds = self.timeout.total_seconds()
+        return f"the query took more than {seconds:.0f} s; narrow the filter"

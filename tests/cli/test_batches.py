@@ -144,10 +144,10 @@ def test_import_goes_on_where_it_was_cut_short(syncline: CommandLine, tmp_path: 
 def test_bad_lines_are_written_down_with_the_reason(syncline: CommandLine, tmp_path: Path) -> None:
     good = {"tenant_id": "acme", "provider_slug": "git", "external_id": "a"}
     bad: dict[str, Any] = {
-        "not JSON": "{",
+        "the line is not JSON": "{",
         "the line is list; it must be an object": "[]",
         "tenant_id is ''": json.dumps({**good, "tenant_id": ""}),
-        "unknown field 'color'": json.dumps({**good, "color": 1}),
+        "'color' is unknown": json.dumps({**good, "color": 1}),
         "interval_seconds is 5; it must be": json.dumps({**good, "interval_seconds": 5}),
         "config is int; it must be an object": json.dumps({**good, "config": 1}),
         "external_id holds a lone surrogate": json.dumps({**good, "external_id": "\ud800"}),

@@ -216,7 +216,7 @@ def test_a_check_that_fails_is_told(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["nothing"], "expected MODULE:CLASS"),
+        (["nothing"], "'nothing' must be MODULE:CLASS"),
         (["no_such_module:X"], "No module named 'no_such_module'"),
         (["support.help_desk:Nothing"], "support.help_desk has no connector Nothing"),
         (["support.help_desk:Subject"], "support.help_desk has no connector Subject"),

@@ -7,6 +7,8 @@ from typer.testing import CliRunner, Result
 
 from support.commands import CommandLine
 from syncline.cli.app import app
+from syncline.cli.errors import report
+from syncline.errors import Invalid
 from syncline.testing.database import TemporaryServer
 
 NOBODY = "127.0.0.1:1"  # nothing listens on port 1
@@ -109,3 +111,32 @@ def test_debug_shows_the_traceback() -> None:
     assert "Traceback" in result.stderr
     assert result.stderr.splitlines()[-1].startswith("syncline: the database cannot be reached")
     assert "hunter2" not in result.stderr
+
+
+@pytest.mark.parametrize("bug", [ValueError("token=hunter2"), KeyError("x"), LookupError()])
+def test_a_bug_is_one_line_that_says_how_to_see_more(
+    capsys: pytest.CaptureFixture[str], bug: Exception
+) -> None:
+    assert report(bug, debug=False) == 1
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"syncline: {type(bug).__name__}")
+    assert line.endswith("(`syncline --debug …` shows where)")
+    assert "hunter2" not in line
+
+
+def test_the_trace_of_a_bug_holds_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        raise ValueError("token=hunter2")
+    except ValueError as bug:
+        report(bug, debug=True)
+
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown
+    assert "hunter2" not in shown
+
+
+def test_a_refusal_is_its_own_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(Invalid("limit", "is 0; it must be positive"), debug=False) == 1
+
+    assert capsys.readouterr().err == "syncline: limit is 0; it must be positive\n"

@@ -72,7 +72,7 @@ def test_those_handed_over_serve_their_providers(announce: Announce) -> None:
 
 
 def test_two_for_one_provider_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^two connectors serve the provider 'tickets'$"):
+    with pytest.raises(ValueError, match=r"^connectors has two for the provider 'tickets'$"):
         connectors_by_provider([Tickets(), ScriptedConnector("tickets")])
 
 

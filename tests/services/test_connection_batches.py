@@ -64,7 +64,7 @@ async def test_bad_one_is_refused_by_field_and_rule_and_harms_no_other(
     bad, good = await world.engine.connections.create_many([new(1, **fields), new(2)])
 
     assert bad.problem is not None
-    assert bad.problem.startswith(rule)
+    assert str(bad.problem).startswith(rule)
     assert (bad.id, good.is_new) == (None, True)
 
 

@@ -12,6 +12,7 @@ from syncline.api.auth import Principal
 from syncline.api.problems import MEDIA_TYPE, Problem
 from syncline.api.responses import ProblemOut
 from syncline.app import Engine
+from syncline.errors import Invalid
 from syncline.services.base import Once, Repeated
 from syncline.store.data import idempotency
 
@@ -104,7 +105,7 @@ def _respond(text: str, status: int, headers: dict[str, str]) -> Response:
 
 def _identity(request: Request, principal: Principal, key: str, body: bytes) -> idempotency.Request:
     if "\0" in key:
-        raise ValueError("Idempotency-Key holds NUL")
+        raise Invalid("Idempotency-Key", "holds NUL")
     scope = str(principal.key_id) if principal.key_id is not None else "local"
     target = f"{request.method} {request.url.path}\n".encode()
     digest = hashlib.sha256(target + body).digest()

@@ -1,11 +1,12 @@
-"""What went wrong, as RFC 9457 problem documents that name the field and the rule."""
+"""Errors as RFC 9457 problem documents that name the field and the rule."""
 
 import json
 import logging
-import re
+import traceback
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
+from uuid import UUID
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -14,23 +15,35 @@ from starlette.exceptions import HTTPException
 from syncline.errors import (
     Changed,
     Conflict,
+    Invalid,
+    NotFound,
     PositionLost,
+    Refused,
     SchemaError,
     SettingsError,
     TooSlow,
 )
+from syncline.redaction import mask_secrets
 from syncline.store.pool import is_passing
+from syncline.telemetry.log import TRACEBACK
 from syncline.text import one_line, shortened
 
 LOG = logging.getLogger("syncline.http")
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 100
-# How the engine begins to say what is wrong with a value: `interval_seconds is 5; it must be …`.
-NAMED_FIELD = re.compile(r"(\w++(?:\[\d++\])?+(?:\.\w++)*+)(?: is| has| holds| lies| belongs|:) ")
+# The library's arguments whose query parameter has another name.
+QUERY_NAMES = {
+    "after": "page",
+    "connection_id": "connection",
+    "external_id_prefix": "prefix",
+    "job_type": "type",
+    "provider_slug": "provider",
+    "tenant_id": "tenant",
+}
 
 
 class Problem(Exception):
-    """An answer that says why there is no other one."""
+    """The answer to a request that was refused or failed."""
 
     def __init__(
         self,
@@ -39,6 +52,7 @@ class Problem(Exception):
         detail: str,
         *,
         errors: Sequence[Mapping[str, Any]] = (),
+        existing_id: UUID | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
@@ -46,6 +60,7 @@ class Problem(Exception):
         self.slug = slug
         self.detail = detail
         self.errors = list(errors)
+        self.existing_id = existing_id
         self.headers = dict(headers or {})
 
     def response(self) -> Response:
@@ -57,18 +72,24 @@ class Problem(Exception):
         }
         if self.errors:
             body["errors"] = self.errors[:MOST_ERRORS]
+        if self.existing_id is not None:
+            body["existing_id"] = str(self.existing_id)
         text = json.dumps(body, ensure_ascii=False)
         return Response(text, self.status, headers=self.headers, media_type=MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:
-    """Let everything that a route raises be answered by a problem document."""
+    """Answer what a route refuses with a problem document.
 
-    async def answer(_request: Request, error: Exception) -> Response:
+    Any other exception is a bug: it reaches the middleware, which logs it and answers 500.
+    """
+
+    async def answer(request: Request, error: Exception) -> Response:
+        if request.method == "GET" and isinstance(error, Invalid):
+            error = Invalid(QUERY_NAMES.get(error.field, error.field), error.reason)
         return problem_of(error).response()
 
-    ours = (Problem, TooSlow, SettingsError)
-    for kind in (*ours, RequestValidationError, HTTPException, ValueError, LookupError):
+    for kind in (Problem, Refused, TooSlow, SettingsError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, answer)
 
 
@@ -80,7 +101,7 @@ def problem_of(error: Exception) -> Problem:
         return invalid([_validation_error(found) for found in error.errors()])
     if isinstance(error, HTTPException):
         return Problem(error.status_code, "http", str(error.detail), headers=error.headers)
-    return _of_engine(error) or _unforeseen(error)
+    return _of_engine(error) or _unexpected(error)
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> Problem:
@@ -90,32 +111,35 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> Problem:
 
 
 def _of_engine(error: Exception) -> Problem | None:
-    said = str(error.args[0]) if error.args else type(error).__name__
-    if isinstance(error, Changed):
-        return Problem(412, "changed", said)
-    if isinstance(error, PositionLost):
-        return Problem(410, "position-lost", said)
-    if isinstance(error, Conflict):
-        return Problem(409, "conflict", said)
-    if type(error) is LookupError:  # its subclasses tell of mistakes in the program
-        return Problem(404, "not-found", said)
-    if isinstance(error, TooSlow):
-        return Problem(503, "too-slow", said)
-    if isinstance(error, SettingsError):  # what this server lacks, such as a key for credentials
-        return Problem(409, "not-configured", said)
-    if type(error) is ValueError:
-        named = NAMED_FIELD.match(said)
-        return invalid([{"field": named[1] if named else "request", "rule": one_line(said)}])
+    match error:
+        case Invalid():
+            errors = [{"field": error.field, "rule": one_line(error.reason)}]
+            return Problem(422, "invalid", str(error), errors=errors)
+        case NotFound():
+            return Problem(404, "not-found", str(error))
+        case Changed():
+            return Problem(412, "changed", str(error))
+        case PositionLost():
+            return Problem(410, "position-lost", str(error))
+        case Conflict():
+            return Problem(409, "conflict", str(error), existing_id=error.existing_id)
+        case TooSlow():
+            return Problem(503, "too-slow", str(error))
+        case SettingsError():  # this server lacks something, such as a key for credentials
+            return Problem(409, "not-configured", str(error))
     return None
 
 
-def _unforeseen(error: Exception) -> Problem:
+def _unexpected(error: Exception) -> Problem:
     if isinstance(error, SchemaError) or is_passing(error):
         LOG.warning("the database does not answer: %s", one_line(str(error)))
         headers = {"Retry-After": "2"}
         return Problem(503, "unavailable", "the database does not answer now", headers=headers)
-    LOG.exception("a request failed", exc_info=error)
-    return Problem(500, "internal", "something went wrong here; the log tells what")
+    trace = mask_secrets("".join(traceback.format_exception(error))).rstrip()
+    # Handlers that show fields show the trace below the line; the others find it in the text.
+    fields = {"event": "a request failed", TRACEBACK: trace}
+    LOG.error("a request failed\n%s", trace, extra=fields)
+    return Problem(500, "internal", "something went wrong here; the log shows the details")
 
 
 def _validation_error(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -199,3 +199,4 @@ class ProblemOut(BaseModel):
     status: int
     detail: str
     errors: list[FieldError] | None = None
+    existing_id: UUID | None = None

@@ -7,6 +7,7 @@ from typing import Any
 from syncline.app import Engine
 from syncline.connectors.demo import DEMO_CONNECTIONS
 from syncline.connectors.git.local import roots_of
+from syncline.errors import Conflict
 from syncline.settings import Settings
 
 GIT_TENANT = "acme"
@@ -58,6 +59,6 @@ async def _add(engine: Engine, connection: dict[str, Any]) -> bool:
     """Return whether the connection is new."""
     try:
         await engine.connections.create(**connection)
-    except ValueError:  # its key is taken: it is there from an earlier time
+    except Conflict:  # an earlier run added it
         return False
     return True

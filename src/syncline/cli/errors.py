@@ -1,20 +1,41 @@
-"""What went wrong, in one line on stderr, and the exit code that goes with it."""
+"""How a command reports an error: one line on stderr, and an exit code."""
 
 import sys
 import traceback
 
 from syncline.cli.interrupts import Interrupted
 from syncline.cli.output import flush_results
+from syncline.errors import (
+    DatabaseTlsError,
+    EmbeddedError,
+    Refused,
+    SchemaError,
+    SettingsError,
+    TooSlow,
+)
+from syncline.redaction import mask_secrets
 from syncline.text import one_line
 
 FAILED = 1
 
 
+class Failure(Exception):
+    """The command failed; the message says why."""
+
+
+# Their messages say what to do. Anything else is a bug, or the database.
+EXPECTED = (
+    *(Failure, Refused, SettingsError, TooSlow),
+    *(SchemaError, EmbeddedError, DatabaseTlsError),
+)
+
+
 def report(error: Exception, *, debug: bool) -> int:
-    """Tell the error and return the exit code."""
+    """Print the error in one line and return the exit code."""
     flush_results()
     if debug:
-        traceback.print_exception(error)
+        trace = "".join(traceback.format_exception(error))
+        print(mask_secrets(trace), end="", file=sys.stderr)
     if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands without a command
         print(error, file=sys.stderr)
     else:
@@ -24,20 +45,13 @@ def report(error: Exception, *, debug: bool) -> int:
 
 def explain(error: Exception) -> str:
     """Return a sentence that says what to do, or at least what happened."""
-    from syncline.errors import DatabaseTlsError, EmbeddedError, SchemaError
-
-    if hasattr(error, "format_message"):  # wrong use, told by the parser of arguments
+    if hasattr(error, "format_message"):  # wrong use, found by the parser of arguments
         return _wrong_use(error)
     if isinstance(error, Interrupted):
         return "interrupted"
-    told = ValueError | LookupError | SchemaError | EmbeddedError | DatabaseTlsError | Failure
-    if isinstance(error, told):
-        return str(error.args[0]) if error.args else type(error).__name__
-    return _unforeseen(error)
-
-
-class Failure(Exception):
-    """The command could not do what was asked; its message says why."""
+    if isinstance(error, EXPECTED):
+        return str(error) or type(error).__name__
+    return _unexpected(error)
 
 
 def _wrong_use(error: Exception) -> str:
@@ -47,7 +61,7 @@ def _wrong_use(error: Exception) -> str:
     return message.replace("Value error, ", "").rstrip(".") + command
 
 
-def _unforeseen(error: Exception) -> str:
+def _unexpected(error: Exception) -> str:
     from syncline.store.pool import is_passing
 
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -16,6 +16,7 @@ import typer
 from syncline.cli.errors import Failure
 from syncline.cli.options import refuse_constant
 from syncline.cli.progress import Advance
+from syncline.errors import Invalid
 from syncline.private_files import create_file
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ async def import_entries(
             outcome = next(outcomes) if entry.new is not None else None
             problem = entry.problem if outcome is None else outcome.problem
             if problem is not None:
-                rejections.add(entry, problem)
+                rejections.add(entry, str(problem))
             elif outcome is not None and outcome.is_new:
                 report.added += 1
             else:
@@ -129,7 +130,7 @@ def _read_ndjson(stream: TextIO) -> Iterator[Entry]:
             continue
         try:
             yield Entry(number, text, _from_object(_parse(text)))
-        except ValueError as error:
+        except Invalid as error:
             yield Entry(number, text, problem=str(error))
 
 
@@ -169,11 +170,11 @@ def _entry_of_cells(line: int, names: list[str], cells: list[str]) -> Entry:
     values: dict[str, Any] = {name: cell for name, cell in zip(names, cells, strict=True) if cell}
     try:
         if "config" in values:
-            values["config"] = _parse(values["config"], "config: ")
+            values["config"] = _parse(values["config"], "config")
         if "interval_seconds" in values:
             values["interval_seconds"] = _integer(values["interval_seconds"])
         return Entry(line, text, _from_object(values))
-    except ValueError as error:
+    except Invalid as error:
         return Entry(line, text, problem=str(error))
 
 
@@ -181,10 +182,10 @@ def _from_object(value: Any) -> "NewConnection":
     from syncline.services.connection_batches import NewConnection
 
     if not isinstance(value, Mapping):
-        raise ValueError(f"the line is {type(value).__name__}; it must be an object")
+        raise Invalid("the line", f"is {type(value).__name__}; it must be an object")
     fields = {_field(name): field for name, field in value.items()}
     if unknown := [name for name in fields if name not in FIELDS]:
-        raise ValueError(f"unknown field {unknown[0]!r}; the fields are {', '.join(FIELDS)}")
+        raise Invalid(repr(unknown[0]), f"is unknown; the fields are {', '.join(FIELDS)}")
     return NewConnection(**{**dict.fromkeys(REQUIRED, ""), **fields})
 
 
@@ -192,14 +193,14 @@ def _field(name: str) -> str:
     return ALIASES.get(name, name)
 
 
-def _parse(text: str, where: str = "") -> Any:
+def _parse(text: str, field: str = "the line") -> Any:
     try:
         return json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}not JSON: {error}") from None
+        raise Invalid(field, f"is not JSON: {error}") from None
 
 
 def _integer(text: str) -> int:
     if not text.strip().isdecimal():
-        raise ValueError(f"interval_seconds is {text!r}; it must be an integer")
+        raise Invalid("interval_seconds", f"is {text!r}; it must be an integer")
     return int(text)

@@ -15,7 +15,7 @@ from syncline import eventloop
 from syncline.cli.interrupts import Interrupted, Interrupts
 from syncline.cli.output import say
 from syncline.clock import pause
-from syncline.errors import SettingsError
+from syncline.errors import Refused, SettingsError
 from syncline.text import one_line
 
 if TYPE_CHECKING:  # imported by the commands that need them: the help stays quick
@@ -148,6 +148,8 @@ def load_connector(name: str) -> "Connector":
     _look_here_too()
     try:
         return connector_named(name)
+    except Refused as error:
+        raise SettingsError(f"the connector {name!r} cannot be loaded: {error}") from error
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise SettingsError(f"the connector {name!r} cannot be loaded: {reason}") from error

@@ -19,9 +19,9 @@ def encode_json(value: Any, *, limit: int, where: str) -> str:
     try:
         text = write_value(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ContractError(f"{where}: {_explain(error)}") from None
+        raise ContractError(_explain(error), where=where) from None
     if (size := _size(text, where)) > limit:
-        raise ContractError(f"{where}: {size} bytes of JSON, over the limit of {limit}")
+        raise ContractError(f"{size} bytes of JSON, over the limit of {limit}", where=where)
     _refuse_unstorable(value, text, where)
     return text
 
@@ -59,16 +59,16 @@ def _size(text: str, where: str) -> int:
     try:
         return len(text.encode())
     except UnicodeEncodeError:
-        raise ContractError(f"{where}: holds a lone surrogate") from None
+        raise ContractError("holds a lone surrogate", where=where) from None
 
 
 def _refuse_unstorable(value: Any, text: str, where: str) -> None:
     # Only a text with this many brackets can be too deep, and only one with the escape can hold
     # a NUL; the slow walks run for those alone.
     if text.count("[") + text.count("{") > MAX_DEPTH and _is_too_deep(text.encode()):
-        raise ContractError(f"{where}: nested deeper than {MAX_DEPTH}")
+        raise ContractError(f"nested deeper than {MAX_DEPTH}", where=where)
     if "\\u0000" in text and _has_nul(value):
-        raise ContractError(f"{where}: holds a NUL character")
+        raise ContractError("holds a NUL character", where=where)
 
 
 def _is_too_deep(text: bytes) -> bool:

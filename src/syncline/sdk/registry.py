@@ -6,6 +6,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import isclass
 
+from syncline.errors import Invalid
 from syncline.sdk.connector import Connector
 
 GROUP = "syncline.connectors"
@@ -23,7 +24,7 @@ def connectors_by_provider(
     for connector in connectors:
         provider = provider_of(connector)
         if provider in chosen:
-            raise ValueError(f"two connectors serve the provider {provider!r}")
+            raise Invalid("connectors", f"has two for the provider {provider!r}")
         chosen[provider] = connector
     for connector in announced_connectors() if discover else ():
         chosen.setdefault(provider_of(connector), connector)
@@ -33,12 +34,12 @@ def connectors_by_provider(
 def provider_of(connector: Connector) -> str:
     """Return whom a connector serves, or raise an error that says what it lacks."""
     if isclass(connector):
-        raise ValueError(f"{connector.__name__} is a class; pass an instance of it")
+        raise Invalid(connector.__name__, "is a class; pass an instance of it")
     provider = getattr(connector, "provider", None)
     if not isinstance(provider, str) or not provider:
-        raise ValueError(f"{type(connector).__name__}.provider is not a non-empty text")
+        raise Invalid(f"{type(connector).__name__}.provider", "is not a non-empty text")
     if not callable(getattr(connector, "sync", None)):
-        raise ValueError(f"{type(connector).__name__} has no sync()")
+        raise Invalid(type(connector).__name__, "has no sync()")
     return provider
 
 
@@ -102,10 +103,10 @@ def connector_named(name: str) -> Connector:
     """Return an instance of the connector that `module:Class` names."""
     module_name, _, class_name = name.partition(":")
     if not module_name or not class_name:
-        raise ValueError("expected MODULE:CLASS, such as my_connectors:Tickets")
+        raise Invalid(repr(name), "must be MODULE:CLASS, such as my_connectors:Tickets")
     found = getattr(import_module(module_name), class_name, None)
     if not (isclass(found) and issubclass(found, Connector)):
-        raise ValueError(f"{module_name} has no connector {class_name}")
+        raise Invalid(module_name, f"has no connector {class_name}")
     connector = found()
     provider_of(connector)
     return connector

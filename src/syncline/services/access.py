@@ -10,10 +10,11 @@ from uuid import UUID
 
 from syncline.clock import new_id
 from syncline.engine.upkeep.key_uses import KeyUses
+from syncline.errors import Invalid, NotFound
 from syncline.model import ApiKey, Scope
 from syncline.policy.keys import key_status
 from syncline.services.base import BaseService, ServiceContext
-from syncline.services.validation import check_choice, check_text, not_found
+from syncline.services.validation import check_choice, check_text
 from syncline.store.data import keys
 from syncline.store.pool import EVERY_TENANT, Transaction
 
@@ -48,7 +49,7 @@ class Access(BaseService):
         if tenant_id is not None:
             check_text("tenant_id", tenant_id, characters=255)
             if tenant_id == EVERY_TENANT:
-                raise ValueError(f"tenant_id is {tenant_id!r}; that stands for every tenant")
+                raise Invalid("tenant_id", f"is {tenant_id!r}, which stands for every tenant")
         check_choice("scope", scope, Scope)
         _check_life(expires_in, never_expires=never_expires)
         life = None if never_expires else expires_in or self._settings.api.key_life
@@ -89,7 +90,7 @@ class Access(BaseService):
             now = await self._clock.now(tx)
             revoked = await keys.revoke(tx, key_id, now=now)
             if revoked is None:
-                raise not_found("key", key_id)
+                raise NotFound("key", key_id)
             return self._judged(revoked, now)
 
         return await self._pool.retrying(change)
@@ -160,11 +161,10 @@ def _check_life(expires_in: timedelta | None, *, never_expires: bool) -> None:
     if expires_in is None:
         return
     if never_expires:
-        raise ValueError("expires_in is given; it must be left out for a key that never expires")
+        raise Invalid("expires_in", "is given; leave it out for a key that never expires")
     if not timedelta() < expires_in <= timedelta(days=LONGEST_LIFE_DAYS):
-        raise ValueError(
-            f"expires_in is {expires_in}; it must be positive and at most {LONGEST_LIFE_DAYS} days"
-        )
+        allowed = f"positive and at most {LONGEST_LIFE_DAYS} days"
+        raise Invalid("expires_in", f"is {expires_in}; it must be {allowed}")
 
 
 def _digest(secret: str) -> bytes:

@@ -8,11 +8,10 @@ from typing import Any
 from uuid import UUID
 
 from syncline.clock import new_id
-from syncline.errors import Conflict
+from syncline.errors import Conflict, Invalid
 from syncline.model import Connection, ConnectionStatus
-from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS
 from syncline.services.base import BaseService, Once
-from syncline.services.validation import check_config, check_text
+from syncline.services.validation import check_config, check_interval, check_text
 from syncline.store.data import connection_batches, tenant_usage
 from syncline.store.data.connection_batches import key_of
 from syncline.store.pool import Transaction
@@ -36,7 +35,7 @@ class Added:
 
     id: UUID | None = None
     is_new: bool = False
-    problem: str | None = None
+    problem: Invalid | None = None
 
 
 class ConnectionBatches(BaseService):
@@ -50,13 +49,13 @@ class ConnectionBatches(BaseService):
     ) -> builtins.list[Added]:
         """Add those that are sound and not there yet; return what became of each, in order.
 
-        With `all_or_none` a bad one raises ValueError, which names its place and field. With
+        With `all_or_none` a bad one raises Invalid, which names its place and field. With
         `at_most` no tenant gets more connections than that: then all are refused.
         """
         problems = [self._problem(new) for new in wanted]
         for place, problem in enumerate(problems):
             if all_or_none and problem is not None:
-                raise ValueError(f"connections[{place}].{problem}")
+                raise problem.within(f"connections[{place}]")
         sound = [
             (place, new)
             for place, (new, problem) in enumerate(zip(wanted, problems, strict=True))
@@ -79,16 +78,16 @@ class ConnectionBatches(BaseService):
 
         return await self._change(insert, once)
 
-    def _problem(self, new: NewConnection) -> str | None:
+    def _problem(self, new: NewConnection) -> Invalid | None:
         try:
             check_new(new, self._settings.scheduler.max_overridden_interval_seconds)
-        except ValueError as error:
-            return str(error)
+        except Invalid as error:
+            return error
         return None
 
 
 def check_new(new: NewConnection, maximum_interval: int) -> None:
-    """Raise ValueError, naming the field and the rule, unless a connection can be made of it."""
+    """Raise Invalid unless a connection can be made of it."""
     check_text("tenant_id", new.tenant_id, characters=255)
     check_text("provider_slug", new.provider_slug, characters=100)
     check_text("external_id", new.external_id, octets=1024)
@@ -103,22 +102,9 @@ async def check_room(tx: Transaction, tenants: Iterable[str], at_most: int | Non
         return
     for tenant_id in sorted(tenants):
         if await tenant_usage.has_more_connections(tx, tenant_id, at_most):
-            raise Conflict(
-                f"tenant {tenant_id} may have {at_most:,} connections "
-                "(api.max_connections_per_tenant): remove some, or ask an operator"
-            )
-
-
-def check_interval(seconds: int, maximum: int) -> None:
-    if (
-        isinstance(seconds, bool)
-        or not isinstance(seconds, int)
-        or not MINIMUM_INTERVAL_SECONDS <= seconds <= maximum
-    ):
-        raise ValueError(
-            f"interval_seconds is {seconds!r}; it must be an integer "
-            f"from {MINIMUM_INTERVAL_SECONDS} to {maximum}"
-        )
+            limit = f"{at_most:,} connections (api.max_connections_per_tenant)"
+            reason = f"may have {limit}: remove some, or ask an operator"
+            raise Conflict(None, f"tenant {tenant_id}", reason)
 
 
 def make(new: NewConnection, id_: UUID, now: datetime) -> Connection:

@@ -5,10 +5,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from syncline.errors import NotFound
 from syncline.model import Connection, ConnectionStatus
 from syncline.services.base import BaseService
 from syncline.services.pagination import Listing, listing, read_token, token
-from syncline.services.validation import check_choice, check_filters, not_found
+from syncline.services.validation import check_choice, check_filters
 from syncline.store.listings.connections import (
     ConnectionFilter,
     Order,
@@ -46,7 +47,7 @@ class ConnectionListing(BaseService):
             if after is not None:
                 place = await find_place(tx, after, tenant_id, chosen)
                 if place is None:
-                    raise not_found("connection", after)
+                    raise NotFound("connection", after)
             found = await read_page(tx, wanted, chosen, after=place, limit=limit)
             return [connection for connection, _ in found]
 

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.clock import new_id
-from syncline.errors import Changed, Conflict
+from syncline.errors import Changed, Conflict, NotFound
 from syncline.model import Connection, ConnectionStatus
 from syncline.services.base import Once
 from syncline.services.connection_batches import (
@@ -23,7 +23,6 @@ from syncline.services.validation import (
     check_text,
     get_connection,
     lock_connection,
-    not_found,
 )
 from syncline.store.data import connections, signals
 from syncline.store.data import credentials as stored_credentials
@@ -63,10 +62,8 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
             connection = make(new, connection_id, now)
             existing = await connections.insert(tx, connection, now=now)
             if existing != connection_id:
-                raise Conflict(
-                    f"connection {existing} already has the key "
-                    f"({tenant_id!r}, {provider_slug!r}, {external_id!r})"
-                )
+                key = (tenant_id, provider_slug, external_id)
+                raise Conflict(existing, reason=f"already has the key {key}")
             if credentials is not None:
                 await self._put(tx, tenant_id, connection_id, credentials, now)
             await check_room(tx, {tenant_id}, at_most)
@@ -130,7 +127,7 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
             locked = await lock_connection(tx, connection_id, tenant_id)
             await check_unchanged(tx, connection_id, expected)
             if locked.status == ConnectionStatus.REVOKED:
-                raise Conflict(f"connection {connection_id} is revoked and cannot be paused")
+                raise Conflict(connection_id, reason="is revoked and cannot be paused")
             now = await self._clock.now(tx)
             why = {"why": reason or "paused", "since": rfc3339(now), "evidence": None}
             if by is not None:
@@ -151,7 +148,7 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
             locked = await lock_connection(tx, connection_id, tenant_id)
             await check_unchanged(tx, connection_id, expected)
             if locked.status == ConnectionStatus.REVOKED:
-                raise Conflict(f"connection {connection_id} is revoked and cannot be resumed")
+                raise Conflict(connection_id, reason="is revoked and cannot be resumed")
             if locked.status != ACTIVE:
                 now = await self._clock.now(tx)
                 await connections.set_status(tx, [(connection_id, ACTIVE, None)], now=now)
@@ -205,7 +202,7 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
         while not keep_signals and await self._pool.retrying(remove_signals) > 0:
             found = True
         if not found:
-            raise not_found("connection", connection_id)
+            raise NotFound("connection", connection_id)
 
     async def edit(
         self,
@@ -251,4 +248,4 @@ async def check_unchanged(tx: Transaction, connection_id: UUID, expected: str | 
         return
     present = version_of(await get_connection(tx, connection_id, None))
     if present != expected:
-        raise Changed(f"connection {connection_id} was changed meanwhile; its version is {present}")
+        raise Changed(connection_id, present)

@@ -8,8 +8,7 @@ from typing import Any
 
 from syncline.model import Connection
 from syncline.sdk.json_text import same_json
-from syncline.services.connection_batches import check_interval
-from syncline.services.validation import check_config, json_or_value_error
+from syncline.services.validation import check_config, check_interval, storable_json
 
 
 class Unset(Enum):
@@ -30,7 +29,7 @@ class Edit:
     config: dict[str, Any] | None = None
 
     def texts(self, longest_interval: int, cursor_bytes: int) -> dict[str, str | None]:
-        """Return the keys of `metadata.sync` to be set, as JSON; bad values raise ValueError."""
+        """Return the keys of `metadata.sync` to be set, as JSON; bad values raise Invalid."""
         check_config(self.config)
         found: dict[str, str | None] = {}
         if not isinstance(self.interval_seconds, Unset):
@@ -41,9 +40,7 @@ class Edit:
         if not isinstance(self.cursor, Unset):
             found["cursor"] = None
             if self.cursor is not None:
-                found["cursor"] = json_or_value_error(
-                    self.cursor, limit=cursor_bytes, where="cursor"
-                )
+                found["cursor"] = storable_json("cursor", self.cursor, limit=cursor_bytes)
         return found
 
 

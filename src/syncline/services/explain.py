@@ -3,11 +3,11 @@
 from uuid import UUID
 
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER
+from syncline.errors import NotFound
 from syncline.policy.evidence import Evidence, Explanation
 from syncline.policy.explain import explain
 from syncline.policy.schedule import next_slot_at, read_sync
 from syncline.services.base import BaseService
-from syncline.services.validation import not_found
 from syncline.store.checks import explain as evidence
 from syncline.store.data import workers
 from syncline.store.pool import Transaction
@@ -29,7 +29,7 @@ class Explanations(BaseService):
         now = await self._clock.now(tx)
         seen = await evidence.observe(tx, connection_id, tenant_id, now=now)
         if seen is None:
-            raise not_found("connection", connection_id)
+            raise NotFound("connection", connection_id)
         options = read_sync(seen.candidate.stored, settings.scheduler.rules)
         last = seen.candidate.last_finished_at
         return Evidence(

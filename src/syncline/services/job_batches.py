@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from syncline.errors import Refused
 from syncline.model import Job
 from syncline.services.base import BaseService
 from syncline.store.pool import Transaction
@@ -63,15 +64,9 @@ async def change_each(
             try:
                 await change(job_id)
                 report.done += 1
-            except (ValueError, LookupError) as error:
-                report.refused[_reason(error, job_id)] += 1
+            except Refused as error:
+                report.refused[error.summary] += 1
             on_progress(1)
 
     await asyncio.gather(*(work() for _ in range(AT_ONCE)))
     return report
-
-
-def _reason(error: Exception, job_id: UUID) -> str:
-    """Return what an error says without the ids that differ from job to job."""
-    words = str(error.args[0]).replace(str(job_id), "").split()
-    return " ".join(word for word in words if len(word) < 30)

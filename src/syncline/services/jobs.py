@@ -4,7 +4,7 @@ from datetime import datetime
 from uuid import UUID
 
 from syncline.clock import new_id
-from syncline.errors import Conflict
+from syncline.errors import Conflict, Invalid, NotFound
 from syncline.model import Job, JobStatus, JobType
 from syncline.services.base import BaseService, Once
 from syncline.services.pagination import Listing, listing, read_token, token
@@ -14,7 +14,6 @@ from syncline.services.validation import (
     check_times,
     get_job,
     lock_connection,
-    not_found,
 )
 from syncline.store.data import connections
 from syncline.store.listings.jobs import JobFilter, place_of, read_page
@@ -85,9 +84,8 @@ class Jobs(BaseService):
         check_choice("job_type", job_type, JobType)
         chosen = TRIGGER_PRIORITY if priority is None else priority
         if isinstance(chosen, bool) or not isinstance(chosen, int) or abs(chosen) > MAX_PRIORITY:
-            raise ValueError(
-                f"priority is {priority!r}; it must be an integer within ±{MAX_PRIORITY}"
-            )
+            allowed = f"an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}"
+            raise Invalid("priority", f"is {priority!r}; it must be {allowed}")
 
         request = Request(connection_id, tenant_id, job_type, chosen)
         if once is None:
@@ -111,7 +109,7 @@ class Jobs(BaseService):
                 await self._wakeup.notify(tx)
                 return await get_job(tx, job_id, tenant_id)
             if job.status not in (JobStatus.FAILED, JobStatus.CANCELLED):
-                raise Conflict(f"job {job_id} is {job.status}; there is nothing to retry")
+                raise Conflict(job_id, "job", f"is {job.status}; there is nothing to retry")
             cursor = await triggers.get_cursor(tx, job_id)
             return await self._trigger(
                 tx, Request(job.connection_id, None, job.job_type, TRIGGER_PRIORITY, cursor)
@@ -129,7 +127,7 @@ class Jobs(BaseService):
             await lock_connection(tx, job.connection_id, tenant_id)
             if not await triggers.cancel(tx, job_id, now=await self._clock.now(tx)):
                 ended = await get_job(tx, job_id, tenant_id)
-                raise Conflict(f"job {job_id} is {ended.status} already")
+                raise Conflict(job_id, "job", f"is {ended.status} already")
             await connections.check_now(tx, [job.connection_id])
             return await get_job(tx, job_id, tenant_id)
 
@@ -145,9 +143,9 @@ class Jobs(BaseService):
             sender=self._wakeup.name,
         )
         if status is None:
-            raise not_found("connection", request.connection_id)
+            raise NotFound("connection", request.connection_id)
         if job is None:
-            raise Conflict(f"connection {request.connection_id} is {status}, not active")
+            raise Conflict(request.connection_id, reason=f"is {status}, not active")
         return job
 
 

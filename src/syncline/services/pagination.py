@@ -12,6 +12,8 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+from syncline.errors import Invalid
+
 T = TypeVar("T")
 LONGEST_TOKEN = 4096
 
@@ -46,9 +48,9 @@ def read_token(text: str | None, order: str, key_type: type[Any] | None) -> Any:
         named, key, id_ = _decode(text)
         place = (_read_key(key, key_type), UUID(id_))
     except (ValueError, TypeError, AttributeError, RecursionError):
-        raise ValueError("page is not a token that a listing gave out") from None
+        raise Invalid("page", "is not a token that a listing returned") from None
     if named != order:
-        raise ValueError(f"page belongs to another listing, ordered by {str(named)[:40]!r}")
+        raise Invalid("page", f"belongs to another listing, ordered by {str(named)[:40]!r}")
     return place
 
 

@@ -4,10 +4,11 @@ import builtins
 from datetime import datetime
 from uuid import UUID
 
+from syncline.errors import NotFound
 from syncline.model import StoredSignal
 from syncline.services.base import BaseService
 from syncline.services.pagination import Listing, listing, read_token, token
-from syncline.services.validation import check_filters, check_times, not_found
+from syncline.services.validation import check_filters, check_times
 from syncline.store.listings import follow as following
 from syncline.store.listings import signals as signal_pages
 from syncline.store.listings.follow import START, Followed, Looked, Position
@@ -23,7 +24,7 @@ class Signals(BaseService):
         async def read(tx: Transaction) -> StoredSignal:
             signal = await signal_pages.get(tx, signal_id, tenant_id)
             if signal is None:
-                raise not_found("signal", signal_id)
+                raise NotFound("signal", signal_id)
             return signal
 
         return await self._pool.reading(read)
@@ -47,7 +48,7 @@ class Signals(BaseService):
             if after is not None:
                 last = await signal_pages.get(tx, after, tenant_id)
                 if last is None:
-                    raise not_found("signal", after)
+                    raise NotFound("signal", after)
                 place = (last.received_at, last.id)
             return await read_page(tx, wanted, newest_first=False, after=place, limit=limit)
 

@@ -1,12 +1,13 @@
-"""What the calls that serve people share: finding rows, and checking what was given."""
+"""Checks of arguments, and rows that must exist."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from syncline.errors import ContractError
+from syncline.errors import ContractError, Invalid, NotFound
 from syncline.model import Connection, Job
-from syncline.policy.schedule import EARLIEST, LATEST
+from syncline.policy.schedule import EARLIEST, LATEST, MINIMUM_INTERVAL_SECONDS
 from syncline.sdk.json_text import encode_json
 from syncline.store.data import connections
 from syncline.store.data.connections import LockedConnection
@@ -23,86 +24,88 @@ async def lock_connection(
 ) -> LockedConnection:
     found = (await connections.lock(tx, [connection_id])).get(connection_id)
     if found is None or tenant_id not in (None, found.tenant_id):
-        raise not_found("connection", connection_id)
+        raise NotFound("connection", connection_id)
     return found
 
 
 async def get_connection(tx: Transaction, connection_id: UUID, tenant_id: str | None) -> Connection:
     connection = await connections.get(tx, connection_id, tenant_id)
     if connection is None:
-        raise not_found("connection", connection_id)
+        raise NotFound("connection", connection_id)
     return connection
 
 
 async def get_job(tx: Transaction, job_id: UUID, tenant_id: str | None) -> Job:
     job = await triggers.get(tx, job_id, tenant_id)
     if job is None:
-        raise not_found("job", job_id)
+        raise NotFound("job", job_id)
     return job
 
 
-def not_found(what: str, id_: UUID) -> LookupError:
-    return LookupError(f"there is no {what} {id_}")
-
-
 def check_text(
-    name: str, text: str, *, characters: int | None = None, octets: int | None = None
+    field: str, text: str, *, characters: int | None = None, octets: int | None = None
 ) -> None:
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise ValueError(f"{name} is {text!r}; it must be a non-empty text without NUL")
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        raise ValueError(f"{name} holds a lone surrogate") from None
+    """Refuse a text that is empty, too long, or that Postgres cannot store."""
+    _check_storable(field, text)
+    size = len(text.encode())
     if characters is not None and len(text) > characters:
-        raise ValueError(f"{name} has {len(text)} characters; {characters} is the most")
+        raise Invalid(field, f"has {len(text)} characters; {characters} is the most")
     if octets is not None and size > octets:
-        raise ValueError(f"{name} has {size} bytes; {octets} is the most")
+        raise Invalid(field, f"has {size} bytes; {octets} is the most")
 
 
 def check_filters(**filters: str | None) -> None:
-    """Refuse what no stored text can be equal to, and no database can be asked for."""
-    for name, text in filters.items():
-        if text is not None and (not isinstance(text, str) or not text or "\0" in text):
-            raise ValueError(f"{name} is {text!r}; it must be a non-empty text without NUL")
-        if text is not None and not text.isascii() and _has_surrogate(text):
-            raise ValueError(f"{name} holds a lone surrogate")
+    """Refuse a filter that no stored text can equal."""
+    for field, text in filters.items():
+        if text is not None:
+            _check_storable(field, text)
+
+
+def _check_storable(field: str, text: str) -> None:
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise Invalid(field, f"is {text!r}; it must be a non-empty text without NUL")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise Invalid(field, "holds a lone surrogate; it must be valid Unicode")
 
 
 def check_times(since: datetime | None, until: datetime | None) -> None:
-    for name, instant in (("since", since), ("until", until)):
+    for field, instant in (("since", since), ("until", until)):
         if instant is not None and instant.tzinfo is None:
-            raise ValueError(f"{name} is {instant}; it must have a zone, such as Z")
+            raise Invalid(field, f"is {instant}; it must have a zone, such as Z")
         if instant is not None and not EARLIEST <= instant <= LATEST:
-            raise ValueError(f"{name} is {instant}; it must lie in the years 2 to 9997")
+            raise Invalid(field, f"is {instant}; it must lie in the years 2 to 9997")
 
 
-def _has_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def check_config(config: dict[str, Any] | None, name: str = "config") -> None:
+def check_config(config: dict[str, Any] | None) -> None:
     if config is None:
         return
     if not isinstance(config, dict):
-        raise ValueError(f"{name} is {type(config).__name__}; it must be an object")
-    json_or_value_error(config, limit=MAX_CONFIG_BYTES, where=name)
+        raise Invalid("config", f"is {type(config).__name__}; it must be an object")
+    storable_json("config", config, limit=MAX_CONFIG_BYTES)
 
 
 def check_credentials(credentials: dict[str, Any]) -> None:
     if not isinstance(credentials, dict) or not credentials:
-        raise ValueError("credentials must be an object that holds something")
-    json_or_value_error(credentials, limit=MAX_CREDENTIALS_BYTES, where="credentials")
+        raise Invalid("credentials", "must be an object with at least one member")
+    storable_json("credentials", credentials, limit=MAX_CREDENTIALS_BYTES)
 
 
-def json_or_value_error(value: Any, *, limit: int, where: str) -> str:
+def storable_json(field: str, value: Any, *, limit: int) -> str:
+    """Return the value as JSON, or refuse it."""
     try:
-        return encode_json(value, limit=limit, where=where)
+        return encode_json(value, limit=limit, where=field)
     except ContractError as error:
-        raise ValueError(str(error)) from None
+        raise Invalid(field, f"cannot be stored: {error.reason}") from None
 
 
-def check_choice(name: str, value: str, choices: Any) -> None:
-    if value not in list(choices):
-        known = ", ".join(choices)
-        raise ValueError(f"{name} is {value!r}; it must be one of {known}")
+def check_choice(field: str, value: str, choices: Iterable[str]) -> None:
+    known = list(choices)
+    if value not in known:
+        raise Invalid(field, f"is {value!r}; it must be one of {', '.join(known)}")
+
+
+def check_interval(seconds: int, longest: int) -> None:
+    is_integer = isinstance(seconds, int) and not isinstance(seconds, bool)
+    if not is_integer or not MINIMUM_INTERVAL_SECONDS <= seconds <= longest:
+        allowed = f"an integer from {MINIMUM_INTERVAL_SECONDS} to {longest}"
+        raise Invalid("interval_seconds", f"is {seconds!r}; it must be {allowed}")

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 
+from syncline.errors import Invalid
 from syncline.private_files import completed_file
 from syncline.redaction import Scrubber, mask_fields, secrets_in
 
@@ -134,7 +135,7 @@ def load_calls(path: Path) -> list[Call]:
             raise ValueError(f"version {recorded['version']!r}, expected {VERSION}")
         return [_call(entry) for entry in recorded["calls"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no recording: {type(error).__name__}: {error}") from None
+        raise Invalid(str(path), f"is no recording: {type(error).__name__}: {error}") from None
 
 
 def _entry(call: Call) -> dict[str, Any]:

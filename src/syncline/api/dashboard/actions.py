@@ -13,6 +13,7 @@ from syncline.api.dashboard.renderer import PageRoute, Shown
 from syncline.api.login import ActingOperator
 from syncline.api.problems import Problem
 from syncline.app import Engine
+from syncline.errors import Invalid, Refused
 from syncline.model import JobType
 from syncline.text import one_line, shortened
 
@@ -49,7 +50,7 @@ ACTIONS: dict[str, tuple[Act, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedAction:
     connection_id: UUID
     why: str
 
@@ -69,13 +70,13 @@ async def act_on_many(
     act, told = _action(action)
     chosen = ids or []
     if not chosen or len(chosen) > MOST_AT_ONCE:
-        raise ValueError(f"{len(chosen)} connections are chosen; choose 1 to {MOST_AT_ONCE}")
+        raise Invalid("ids", f"names {len(chosen)} connections; choose 1 to {MOST_AT_ONCE}")
     refused = []
     for connection_id in chosen:
         try:
             await act(views.engine, connection_id, viewer)
-        except (ValueError, LookupError) as error:
-            refused.append(Refused(connection_id, shortened(one_line(str(error.args[0])), 300)))
+        except Refused as error:
+            refused.append(RefusedAction(connection_id, shortened(one_line(str(error)), 300)))
     back = here if here.startswith("/connections") and here.isprintable() else "/connections"
     done = len(chosen) - len(refused)
     if refused:
@@ -106,7 +107,7 @@ async def set_interval(
     check_csrf(viewer, csrf)
     text = seconds.strip()
     if text and not (text.isascii() and text.isdigit()):
-        raise ValueError(f"seconds is {text!r}; it must be a whole number, or empty")
+        raise Invalid("seconds", f"is {text!r}; it must be a whole number, or empty")
     await views.engine.connections.set_interval(connection_id, int(text) if text else None)
     return RedirectResponse(f"/connections/{connection_id}?done=changed", status_code=303)
 

@@ -37,6 +37,7 @@ from syncline.api.responses import (
 )
 from syncline.api.tenant_limits import check_storage, connection_limit
 from syncline.api.tenant_providers import check_provider_of, check_providers
+from syncline.errors import Invalid
 from syncline.model import Connection, Scope
 from syncline.services.connection_batches import Added, NewConnection
 from syncline.services.edits import UNSET, Edit, version_of
@@ -142,7 +143,7 @@ async def edit_connection(
     if not named.isdisjoint(("config", "cursor")):  # what the connector is given
         await check_provider_of(engine_of(request), principal, connection_id)
     if not named:
-        raise ValueError("request is empty; name interval_seconds, config or cursor")
+        raise Invalid("request", "is empty; name interval_seconds, config or cursor")
     edit = Edit(
         interval_seconds=body.interval_seconds if "interval_seconds" in named else UNSET,
         cursor=body.cursor if "cursor" in named else UNSET,

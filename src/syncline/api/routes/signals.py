@@ -16,6 +16,7 @@ from syncline.api.requests import FollowQuery, SignalExport, SignalFilters, Sign
 from syncline.api.responses import FollowedOut, SignalOut, SignalPage
 from syncline.app import Engine
 from syncline.clock import monotonic, pause
+from syncline.errors import Invalid
 from syncline.model import StoredSignal
 from syncline.store.listings.follow import START, Followed, Position
 from syncline.store.listings.signals import SignalFilter
@@ -179,7 +180,7 @@ async def _position(engine: Engine, text: str) -> Position:
         return await engine.signals.position()
     given_out = POSITION.fullmatch(text)
     if given_out is None:
-        raise ValueError("position is invalid; use one that an answer held, `start` or `now`")
+        raise Invalid("position", "is invalid; use one that this API returned, `start` or `now`")
     start, transaction, id_ = given_out.groups()
     started_at = BEGINNING + int(start) * MICROSECOND if start else None
     return Position(int(transaction), UUID(id_), started_at)

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import typer
 
+from syncline.cli.errors import Failure
 from syncline.cli.options import AsJson, Config
 from syncline.cli.output import print_fields, print_json, print_table
 from syncline.cli.session import perform, session_of
@@ -37,7 +38,7 @@ def add(
     """Install a tap into an environment of its own, and make it a provider."""
     taps = _shelf()
     if any(tap.name == name for tap in taps.all()):
-        raise ValueError(f"{name} is installed already: `syncline singer upgrade {name}`")
+        raise Failure(f"{name} is installed already: `syncline singer upgrade {name}`")
     _tell(taps.add(package, name=name, executable=executable))
     print("Workers that run already do not know it: restart them.")
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.clock import new_id
+from syncline.errors import Invalid, Refused
 from syncline.home import resolve_home
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,98}[a-z0-9])?")
@@ -95,7 +96,7 @@ class Shelf:
             if one.name == name:
                 return one
         known = ", ".join(one.name for one in self.all()) or "none"
-        raise LookupError(f"{name} is not installed (installed: {known})")
+        raise Refused(f"{name} is not installed (installed: {known})")
 
     def add(
         self, requirement: str, *, name: str | None = None, executable: str | None = None
@@ -109,7 +110,8 @@ class Shelf:
             script = _choose_script(package, executable)
             name = name or script
             if not NAME.fullmatch(name):
-                raise ValueError(f"name {name!r} is not lower-case letters, digits, '.', '_', '-'")
+                allowed = "lower-case letters, digits, '.', '_' and '-'"
+                raise Invalid("name", f"is {name!r}; it must be of {allowed}")
             path = str(draft / "bin" / script)
             installed = Installed(
                 name=name,
@@ -171,14 +173,14 @@ def _install(environment: Path, requirement: str) -> dict[str, Any]:
 
 def _pip_install(environment: Path, requirement: str) -> None:
     if requirement.startswith("-"):
-        raise ValueError(f"{requirement!r} is an option, not a package")
+        raise Invalid("package", f"is {requirement!r}, which is an option of pip")
     python = str(environment / "bin" / "python")
     ours = importlib.util.find_spec("pip") is not None
     pip = [sys.executable, "-m", "pip", "--python", python] if ours else [python, "-m", "pip"]
     options = ["install", "--quiet", "--disable-pip-version-check", "--no-input", "--"]
     done = _run([*pip, *options, requirement], timeout=INSTALL_SECONDS, also=FOR_PIP)
     if done.returncode:
-        raise ValueError(f"pip could not install {requirement}: {done.stderr.strip()[-1500:]}")
+        raise Refused(f"pip could not install {requirement}: {done.stderr.strip()[-1500:]}")
 
 
 def _choose_script(package: dict[str, Any], wanted: str | None) -> str:
@@ -189,7 +191,7 @@ def _choose_script(package: dict[str, Any], wanted: str | None) -> str:
         if script in scripts:
             return script
     listed = ", ".join(scripts) or "none"
-    raise ValueError(f"which script of {package['name']} is it? It has: {listed}")
+    raise Invalid("executable", f"must name a script of {package['name']}, which has: {listed}")
 
 
 def _starting(names: Iterable[str], prefix: str) -> list[str]:

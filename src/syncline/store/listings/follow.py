@@ -158,7 +158,7 @@ async def _stretches(tx: Transaction, position: Position) -> list[Stretch]:
     if position.server_start != present or horizon["is_standby"]:
         starts = await _starts(tx, position, present, is_standby=horizon["is_standby"])
     if len(starts) == 1 and position.transaction > below:
-        raise PositionLost("position lies ahead of this database")
+        raise PositionLost("lies ahead of this database")
     return [
         Stretch(
             start,
@@ -181,7 +181,7 @@ async def _starts(
         return in_order
     start = position.server_start or starts.older
     if start not in in_order:
-        raise PositionLost("position is of signals that this database does not know")
+        raise PositionLost("is of signals that this database does not know")
     return in_order[in_order.index(start) :]
 
 
