@@ -14,9 +14,7 @@ import asyncpg
 
 from bench.database import Database
 from syncline import Engine, Settings
-from syncline.store.listings.follow import Position
-from syncline.store.listings.jobs import JobFilter
-from syncline.store.listings.signals import SignalFilter
+from syncline.model import JobFilter, Position, SignalFilter
 
 MOST_OVER_LOOKUP = 10
 TENANTS, PROVIDERS, KINDS, PAGE = 1000, 20, 50, 50

@@ -13,7 +13,7 @@ from faults.kinds import kind
 from faults.stage import PATIENCE_SECONDS, Stage
 from faults.standby import Standby, back_up
 from faults.waiting import TooLate, until
-from syncline.store.listings.follow import START
+from syncline.model import START
 
 SIGNALS_TO_LOSE = 200
 STORED = "SELECT id FROM syncline.signals"

@@ -97,7 +97,7 @@ DATABASE = (
         "the wait for a database that is not there yet",
         "`up` and `run` end with 1",
         "cli/session.py",
-        (("            if not is_away(error):\n", "            if True:\n"),),
+        (("            if not is_unreachable(error):\n", "            if True:\n"),),
         "tests/cli/test_processes.py::test_it_waits_for_a_database_that_is_not_there_yet",
     ),
     Mutation(

@@ -27,7 +27,7 @@ from syncline.engine.worker.executor import Executor
 from syncline.engine.worker.leases import LeaseKeeper, Reaper
 from syncline.engine.worker.settle import Settler
 from syncline.keyring import KeyRing
-from syncline.model import ApiRole, Job, JobType
+from syncline.model import ApiRole, Finding, Job, JobType, SchemaVersions
 from syncline.policy.evidence import Explanation
 from syncline.sdk.connector import Connector
 from syncline.sdk.registry import connectors_by_provider
@@ -47,9 +47,9 @@ from syncline.services.tenants import Tenants
 from syncline.services.workers import Workers
 from syncline.settings import Settings
 from syncline.store import api_role
-from syncline.store.checks.invariants import BROKEN, Finding
+from syncline.store.checks.invariants import BROKEN
 from syncline.store.embedded import EmbeddedPostgres
-from syncline.store.migrate import SchemaVersions, check_schema, migrate, read_versions
+from syncline.store.migrate import check_schema, migrate, read_versions
 from syncline.store.pool import Pool, Transaction
 from syncline.store.stats import status, summary
 from syncline.store.stats.status import Status

@@ -49,6 +49,14 @@ class Scope(StrEnum):
         return order.index(self) >= order.index(other)
 
 
+class ConnectionOrder(StrEnum):
+    """How a listing of connections is sorted; `staleness` puts the oldest last run first."""
+
+    ID = "id"
+    EXTERNAL_ID = "external_id"
+    STALENESS = "staleness"
+
+
 class KeyStatus(StrEnum):
     ACTIVE = "active"
     EXPIRING = "expiring"
@@ -117,6 +125,80 @@ class StoredSignal:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionFilter:
+    """Which connections; None means any."""
+
+    tenant_id: str | None = None
+    provider_slug: str | None = None
+    status: str | None = None
+    external_id_prefix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs; None means any. `since` and `until` bound the time they were created."""
+
+    tenant_id: str | None = None
+    connection_id: UUID | None = None
+    provider_slug: str | None = None
+    status: str | None = None
+    job_type: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SignalFilter:
+    """Which signals; None means any. `since` and `until` bound the time they were stored."""
+
+    tenant_id: str | None = None
+    connection_id: UUID | None = None
+    provider_slug: str | None = None
+    kind: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a follower has read: up to this signal of this transaction of this server start.
+
+    Positions from version 0.1 name no server start.
+    """
+
+    transaction: int
+    signal_id: UUID
+    server_start: datetime | None = None
+
+
+START = Position(0, UUID(int=0))
+
+
+@dataclass(frozen=True, slots=True)
+class FollowBatch:
+    """The signals after a position, the position to continue from, and whether that is all.
+
+    `server_changed` means that these are the first signals of a later server start. If that was a
+    promotion or a restore that lost commits, some signals returned before are no longer stored.
+    """
+
+    signals: Sequence[StoredSignal]
+    position: Position
+    is_caught_up: bool
+    server_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotentRequest:
+    """Who sends a request, the idempotency key they chose, and a digest of the request."""
+
+    scope: str
+    idempotency_key: str
+    digest: bytes
+    tenant_id: str | None  # None for an operator
+
+
+@dataclass(frozen=True, slots=True)
 class Worker:
     """A process that works here: `alive`, `stopping`, or `dead` if it was not heard of for long."""
 
@@ -143,6 +225,38 @@ class TableSize:
     bytes: int
     rows: int
     dead_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSize:
+    """How many rows and active keys a tenant has."""
+
+    connections: int
+    jobs: int
+    signals: int
+    keys: int
+
+    @property
+    def rows(self) -> int:
+        return self.connections + self.jobs + self.signals
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersions:
+    """The newest migration applied to the database, and the newest that this version ships."""
+
+    applied: int
+    known: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The verdict on one invariant: `ok`, `broken` with rows that show it, or `not judged`."""
+
+    name: str
+    sentence: str
+    verdict: str
+    rows: Sequence[dict[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)

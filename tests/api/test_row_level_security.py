@@ -17,10 +17,8 @@ from support.http import client_of
 from support.world import World, open_world
 from syncline import Connection, Engine, SyncResult
 from syncline.api.app import create_app
+from syncline.model import START, JobFilter, SignalFilter
 from syncline.services.edits import Edit
-from syncline.store.listings.follow import START
-from syncline.store.listings.jobs import JobFilter
-from syncline.store.listings.signals import SignalFilter
 
 Client = httpx2.AsyncClient
 ROLE = "syncline_api"

@@ -18,7 +18,7 @@ from syncline import Engine, Settings
 from syncline.cli.commands import signals
 from syncline.cli.exports import Format, open_sink
 from syncline.cli.interrupts import Interrupts
-from syncline.store.listings.signals import SignalFilter
+from syncline.model import SignalFilter
 
 INSERT = (
     "INSERT INTO syncline.signals (tenant_id, provider_slug, connection_id, kind, payload,"

@@ -11,7 +11,7 @@ import pytest
 from support.databases import Databases, Mode
 from support.world import World, at, open_world
 from syncline import Signal, SyncResult
-from syncline.store.checks.invariants import Finding
+from syncline.model import Finding
 
 CELLS = ("cell_a", "cell_b")
 PAGE = SyncResult([Signal("seen", at("11:00"), {}, dedupe_key="1")], next_cursor=1)

@@ -8,9 +8,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from support.world import World
+from syncline.model import START, Position, SignalFilter
 from syncline.store.listings import follow as following
-from syncline.store.listings.follow import START, Position
-from syncline.store.listings.signals import SignalFilter
 
 INSERT = (
     "INSERT INTO {schema}.signals (id, tenant_id, provider_slug, connection_id, kind)"

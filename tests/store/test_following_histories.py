@@ -17,10 +17,10 @@ from faults.standby import Standby
 from syncline import Engine, Settings
 from syncline.clock import pause
 from syncline.errors import PositionLost
+from syncline.model import START, Position, SignalFilter
 from syncline.store.embedded.binaries import find_binaries
 from syncline.store.embedded.upgrade import move_to_newest
-from syncline.store.listings.follow import ALL_TRANSACTIONS, LOOK, START, Position
-from syncline.store.listings.signals import SignalFilter
+from syncline.store.listings.follow import ALL_TRANSACTIONS, LOOK
 from syncline.testing.database import TemporaryServer
 
 INSERT = (

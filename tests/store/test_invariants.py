@@ -9,8 +9,9 @@ import pytest
 
 from support.world import World, at
 from syncline import Settings, SyncResult
+from syncline.model import Finding
 from syncline.store.checks import invariants
-from syncline.store.checks.invariants import INVARIANTS, Finding, Yardstick
+from syncline.store.checks.invariants import INVARIANTS, Yardstick
 from syncline.store.pool import Transaction
 from syncline.store.statements import Statements
 

@@ -20,11 +20,11 @@ from support.world import at
 from syncline import Engine, Settings, Signal, SyncResult
 from syncline.clock import monotonic
 from syncline.errors import SchemaError
+from syncline.model import JobFilter
 from syncline.services.connection_batches import NewConnection
 from syncline.services.edits import Edit
 from syncline.store.migrate import CREATE_LEDGER, LOCK_TIMEOUT, known_migrations, migrate
 from syncline.store.pool import Pool
-from syncline.store.queue.job_batches import Which
 from syncline.testing import ManualClock, ScriptedConnector
 from syncline.testing.database import TemporaryServer
 
@@ -182,7 +182,7 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
         "credentials": None,
         "signals": False,
         "wanted": [NewConnection("acme", "tickets", "a-1")],
-        "which": Which(),
+        "which": JobFilter(),
         "states": ["failed"],
     }
     found: dict[str, Callable[[], Awaitable[Any]]] = {}

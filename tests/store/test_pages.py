@@ -8,10 +8,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from support.world import World, at
-from syncline.model import Connection, Job, StoredSignal
+from syncline.model import Connection, Job, JobFilter, SignalFilter, StoredSignal
 from syncline.services.pagination import Listing
-from syncline.store.listings.jobs import JobFilter
-from syncline.store.listings.signals import SignalFilter
 
 TENANTS, PROVIDERS = ("acme", "birch"), ("github", "git", "demo")
 STATUSES = ("active", "active", "paused", "error")

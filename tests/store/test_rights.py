@@ -15,11 +15,9 @@ from support.rights import as_role, documented_roles
 from support.world import at
 from syncline import Engine, Settings, Signal, SyncResult
 from syncline.keyring import new_key
+from syncline.model import START, JobFilter, SignalFilter
 from syncline.policy.symptoms import Verdict
 from syncline.store.checks.doctor import NEEDED
-from syncline.store.listings.follow import START
-from syncline.store.listings.signals import SignalFilter
-from syncline.store.queue.job_batches import Which
 from syncline.testing import ManualClock, ScriptedConnector
 
 SEEN = Signal("seen", at("11:00"), {"n": 1}, dedupe_key="1")
@@ -83,7 +81,7 @@ async def test_the_documented_rights_serve_every_loop_and_command(
     job = await engine.trigger(connection.id)
     connector.script.append(OSError("away"))
     assert await engine.run_due() == 1
-    assert await engine.batches.find(Which(), ["queued"]) == [job.id]
+    assert await engine.batches.find(JobFilter(), ["queued"]) == [job.id]
     await engine.jobs.cancel(job.id)
 
     followed = await engine.signals.follow(SignalFilter(), position=START, limit=10)

@@ -13,8 +13,8 @@ from syncline.api.problems import MEDIA_TYPE, Problem
 from syncline.api.responses import ProblemOut
 from syncline.app import Engine
 from syncline.errors import Invalid
+from syncline.model import IdempotentRequest
 from syncline.services.base import Once, Repeated
-from syncline.store.data import idempotency
 
 T = TypeVar("T")
 REPLAYED = "Idempotency-Replayed"
@@ -103,10 +103,10 @@ def _respond(text: str, status: int, headers: dict[str, str]) -> Response:
     return Response(text, status, headers=headers, media_type="application/json")
 
 
-def _identity(request: Request, principal: Principal, key: str, body: bytes) -> idempotency.Request:
+def _identity(request: Request, principal: Principal, key: str, body: bytes) -> IdempotentRequest:
     if "\0" in key:
         raise Invalid("Idempotency-Key", "holds NUL")
     scope = str(principal.key_id) if principal.key_id is not None else "local"
     target = f"{request.method} {request.url.path}\n".encode()
     digest = hashlib.sha256(target + body).digest()
-    return idempotency.Request(scope, key, digest, principal.tenant_id)
+    return IdempotentRequest(scope, key, digest, principal.tenant_id)

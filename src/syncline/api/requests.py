@@ -6,8 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from syncline.model import ConnectionStatus, JobStatus, JobType, Scope
-from syncline.store.listings.connections import Order
+from syncline.model import ConnectionOrder, ConnectionStatus, JobStatus, JobType, Scope
 
 LARGEST_PAGE = 500
 LARGEST_BATCH = 10_000
@@ -34,7 +33,7 @@ class ConnectionQuery(Strict):
     prefix: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
         None, description="How the external id begins."
     )
-    order: Order = Order.ID
+    order: ConnectionOrder = ConnectionOrder.ID
     page: Page = None
     limit: Limit = 100
 

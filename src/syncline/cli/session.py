@@ -103,14 +103,14 @@ class Session:
 
 async def _enter_when_reachable(engine: "Engine") -> None:
     """Open the engine as soon as its database is there, and say on stderr what it waits for."""
-    from syncline.store.pool import is_away
+    from syncline.services.availability import is_unreachable
 
     wait = FIRST_WAIT_SECONDS
     while True:
         try:
             await engine.__aenter__()
         except Exception as error:
-            if not is_away(error):
+            if not is_unreachable(error):
                 raise
             reason = one_line(str(error)) or type(error).__name__
             say(f"syncline: waiting for the database: {reason}")

@@ -6,9 +6,9 @@ from typing import Generic, TypeVar
 
 from syncline.clock import Clock
 from syncline.engine.wakeup import Wakeup
+from syncline.model import IdempotentRequest
 from syncline.settings import Settings
 from syncline.store.data import idempotency
-from syncline.store.data.idempotency import Request
 from syncline.store.pool import Pool, Transaction
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class BaseService:
 class Once(Generic[T]):
     """A request that must take effect once, and how to render the answer that is stored."""
 
-    request: Request
+    request: IdempotentRequest
     render: Callable[[T], str]
 
 

@@ -6,23 +6,17 @@ from typing import Any
 from uuid import UUID
 
 from syncline.errors import NotFound
-from syncline.model import Connection, ConnectionStatus
+from syncline.model import Connection, ConnectionFilter, ConnectionOrder, ConnectionStatus
 from syncline.services.base import BaseService
 from syncline.services.pagination import Listing, listing, read_token, token
 from syncline.services.validation import check_choice, check_filters
-from syncline.store.listings.connections import (
-    ConnectionFilter,
-    Order,
-    Place,
-    find_place,
-    read_page,
-)
+from syncline.store.listings.connections import Place, find_place, read_page
 from syncline.store.pool import Transaction
 
-KEYS: dict[Order, type[Any] | None] = {
-    Order.ID: None,
-    Order.EXTERNAL_ID: str,
-    Order.STALENESS: datetime,
+KEYS: dict[ConnectionOrder, type[Any] | None] = {
+    ConnectionOrder.ID: None,
+    ConnectionOrder.EXTERNAL_ID: str,
+    ConnectionOrder.STALENESS: datetime,
 }
 
 
@@ -76,7 +70,7 @@ class ConnectionListing(BaseService):
         return Listing([connection for connection, _ in found.items], found.next_page)
 
 
-def _check_listing(wanted: ConnectionFilter, order: str | None) -> Order:
+def _check_listing(wanted: ConnectionFilter, order: str | None) -> ConnectionOrder:
     """Return the order of a listing whose filters are sound."""
     if wanted.status is not None:
         check_choice("status", wanted.status, ConnectionStatus)
@@ -85,6 +79,6 @@ def _check_listing(wanted: ConnectionFilter, order: str | None) -> Order:
         provider_slug=wanted.provider_slug,
         external_id_prefix=wanted.external_id_prefix,
     )
-    chosen = Order.ID if order is None else order
-    check_choice("order", chosen, Order)
-    return Order(chosen)
+    chosen = ConnectionOrder.ID if order is None else order
+    check_choice("order", chosen, ConnectionOrder)
+    return ConnectionOrder(chosen)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from syncline.clock import host_time, pause
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER
-from syncline.model import ApiRole
+from syncline.model import ApiRole, Finding
 from syncline.policy.doctor import diagnose
 from syncline.policy.symptoms import Diagnosis, Symptoms
 from syncline.services.base import BaseService
 from syncline.store import api_role
 from syncline.store.checks import doctor, invariants
-from syncline.store.checks.invariants import Finding, Yardstick
+from syncline.store.checks.invariants import Yardstick
 from syncline.store.data import keys, workers
 from syncline.store.pool import Transaction
 from syncline.store.queue import schedulers

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from syncline.errors import Refused
-from syncline.model import Job
+from syncline.model import Job, JobFilter
 from syncline.services.base import BaseService
 from syncline.store.pool import Transaction
 from syncline.store.queue import job_batches
-from syncline.store.queue.job_batches import Which
 
 A_BATCH = 500
 AT_ONCE = 5  # half of the usual pool: whoever else uses it gets a turn
@@ -29,7 +28,7 @@ class BatchReport:
 
 
 class JobBatches(BaseService):
-    async def find(self, which: Which, states: Sequence[str]) -> list[UUID]:
+    async def find(self, which: JobFilter, states: Sequence[str]) -> list[UUID]:
         """Return the jobs in these states; of those that ended, only each connection's last."""
         found: list[UUID] = []
         for state in states:
@@ -37,13 +36,13 @@ class JobBatches(BaseService):
                 found += batch
         return found
 
-    async def _find(self, which: Which, state: str) -> AsyncIterator[list[UUID]]:
+    async def _find(self, which: JobFilter, state: str) -> AsyncIterator[list[UUID]]:
         after = UUID(int=0)
         while batch := await self._next(which, state, after):
             yield batch
             after = batch[-1]
 
-    async def _next(self, which: Which, state: str, after: UUID) -> list[UUID]:
+    async def _next(self, which: JobFilter, state: str, after: UUID) -> list[UUID]:
         async def read(tx: Transaction) -> list[UUID]:
             return await job_batches.next_jobs(tx, which, state, after=after, limit=A_BATCH)
 

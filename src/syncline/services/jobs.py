@@ -5,7 +5,7 @@ from uuid import UUID
 
 from syncline.clock import new_id
 from syncline.errors import Conflict, Invalid, NotFound
-from syncline.model import Job, JobStatus, JobType
+from syncline.model import Job, JobFilter, JobStatus, JobType
 from syncline.services.base import BaseService, Once
 from syncline.services.pagination import Listing, listing, read_token, token
 from syncline.services.validation import (
@@ -16,7 +16,7 @@ from syncline.services.validation import (
     lock_connection,
 )
 from syncline.store.data import connections
-from syncline.store.listings.jobs import JobFilter, place_of, read_page
+from syncline.store.listings.jobs import place_of, read_page
 from syncline.store.pool import Transaction
 from syncline.store.queue import triggers
 from syncline.store.queue.triggers import Request

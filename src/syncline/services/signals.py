@@ -5,14 +5,14 @@ from datetime import datetime
 from uuid import UUID
 
 from syncline.errors import NotFound
-from syncline.model import StoredSignal
+from syncline.model import START, FollowBatch, Position, SignalFilter, StoredSignal
 from syncline.services.base import BaseService
 from syncline.services.pagination import Listing, listing, read_token, token
 from syncline.services.validation import check_filters, check_times
 from syncline.store.listings import follow as following
 from syncline.store.listings import signals as signal_pages
-from syncline.store.listings.follow import START, Followed, Looked, Position
-from syncline.store.listings.signals import SignalFilter, read_page
+from syncline.store.listings.follow import Looked
+from syncline.store.listings.signals import read_page
 from syncline.store.pool import Transaction
 
 ALL_SIGNALS = SignalFilter()
@@ -85,7 +85,7 @@ class Signals(BaseService):
         *,
         position: Position = START,
         limit: int = 500,
-    ) -> Followed:
+    ) -> FollowBatch:
         """Return what was stored after a position: each signal once, none left out.
 
         Only what was stored by transactions that ended before the oldest one still running is
@@ -102,7 +102,7 @@ class Signals(BaseService):
 
         looked = await self._pool.own.reading(look)
         signals = await self._pool.reading(read) if looked.ids else []
-        return Followed(signals, looked.position, looked.is_caught_up, looked.server_changed)
+        return FollowBatch(signals, looked.position, looked.is_caught_up, looked.server_changed)
 
 
 def _check_listing(wanted: SignalFilter) -> None:

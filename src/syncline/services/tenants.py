@@ -5,10 +5,11 @@ from functools import partial
 from uuid import UUID
 
 from syncline.engine.upkeep.connector_files import ConnectorFiles
+from syncline.model import TenantSize
 from syncline.services.base import BaseService, ServiceContext
 from syncline.services.validation import check_text
 from syncline.store.data import connections, keys, tenant_usage, tenants
-from syncline.store.data.tenants import FIRST_PLACE, Line, TenantSize
+from syncline.store.data.tenants import FIRST_PLACE, Line
 from syncline.store.pool import Transaction
 
 A_BATCH = 1000

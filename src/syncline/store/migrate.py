@@ -13,6 +13,7 @@ import asyncpg
 
 from syncline.clock import pause
 from syncline.errors import SchemaError
+from syncline.model import SchemaVersions
 from syncline.store import api_role
 from syncline.store.connect import SEARCH_PATH
 from syncline.store.pool import Pool, Transaction, is_passing
@@ -74,14 +75,6 @@ class Migration:
     sql: str
     checksum: str
     requires: int
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaVersions:
-    """The newest migration that was applied, and the newest that this version ships."""
-
-    applied: int
-    known: int
 
 
 def known_migrations() -> list[Migration]:

@@ -15,12 +15,18 @@ from syncline.api.dashboard.charts import Chart, Entry, stack
 from syncline.api.dashboard.renderer import PageRoute, Shown
 from syncline.api.login import ViewingOperator
 from syncline.app import Engine
-from syncline.model import PENDING, Connection, ConnectionStatus, Job, JobStatus
+from syncline.model import (
+    PENDING,
+    Connection,
+    ConnectionOrder,
+    ConnectionStatus,
+    Job,
+    JobFilter,
+    JobStatus,
+    SignalFilter,
+)
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS
-from syncline.store.listings.connections import Order
 from syncline.store.listings.details import SignalsOfJobs
-from syncline.store.listings.jobs import JobFilter
-from syncline.store.listings.signals import SignalFilter
 from syncline.text import ago, duration
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -73,9 +79,9 @@ async def list_connections(
         tenants=await views.tenants.get(),
         providers=await views.providers_known(),
         orders=[
-            (Order.ID, "Oldest first"),
-            (Order.STALENESS, "Least fresh first"),
-            (Order.EXTERNAL_ID, "By name"),
+            (ConnectionOrder.ID, "Oldest first"),
+            (ConnectionOrder.STALENESS, "Least fresh first"),
+            (ConnectionOrder.EXTERNAL_ID, "By name"),
         ],
         now=await views.engine.stats.now(),
         done=_done(request),

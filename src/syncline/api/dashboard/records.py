@@ -8,9 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from syncline.api.dashboard.renderer import PageRoute, Shown
 from syncline.api.login import ViewingOperator
-from syncline.model import PENDING, JobStatus, JobType
-from syncline.store.listings.jobs import JobFilter
-from syncline.store.listings.signals import SignalFilter
+from syncline.model import PENDING, JobFilter, JobStatus, JobType, SignalFilter
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 ROWS = 50

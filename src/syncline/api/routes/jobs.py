@@ -10,7 +10,7 @@ from syncline.api.idempotency import IdempotencyKey, answer_once, engine_of, pro
 from syncline.api.requests import JobQuery
 from syncline.api.responses import JobOut, JobPage
 from syncline.api.tenant_limits import check_storage
-from syncline.store.listings.jobs import JobFilter
+from syncline.model import JobFilter
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ScopedRoute)
 

@@ -17,9 +17,7 @@ from syncline.api.responses import FollowedOut, SignalOut, SignalPage
 from syncline.app import Engine
 from syncline.clock import monotonic, pause
 from syncline.errors import Invalid
-from syncline.model import StoredSignal
-from syncline.store.listings.follow import START, Followed, Position
-from syncline.store.listings.signals import SignalFilter
+from syncline.model import START, FollowBatch, Position, SignalFilter, StoredSignal
 
 router = APIRouter(prefix="/v1/signals", tags=["signals"], route_class=ScopedRoute)
 NDJSON = "application/x-ndjson"
@@ -159,7 +157,7 @@ def _shown(signal: StoredSignal) -> SignalOut:
     return SignalOut(**{name: getattr(signal, name) for name in SignalOut.model_fields})
 
 
-def _lines(found: Followed, server_changed: bool) -> bytes:
+def _lines(found: FollowBatch, server_changed: bool) -> bytes:
     rows = [b'{"signal":' + SIGNAL.dump_json(signal) + b"}\n" for signal in found.signals]
     changed = b',"server_changed":true' if server_changed else b""
     position = b'{"position":"' + _write(found.position).encode() + b'"' + changed + b"}\n"

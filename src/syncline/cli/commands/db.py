@@ -15,17 +15,17 @@ commands = typer.Typer(
 @commands.command(epilog='Example: psql "$(syncline db url)"')
 def url() -> None:
     """Print its URL and keep it running until `syncline db stop`."""
-    from syncline.store.embedded import keep_running
+    from syncline.services.embedded import EmbeddedDatabase
 
-    print(perform(lambda _: keep_running()))
+    print(perform(lambda _: EmbeddedDatabase().start()))
 
 
 @commands.command(epilog="Example: syncline db stop")
 def stop() -> None:
     """Stop it, unless a process still uses it."""
-    from syncline.store import embedded as server
+    from syncline.services.embedded import EmbeddedDatabase
 
-    if not perform(lambda _: server.stop()):
+    if not perform(lambda _: EmbeddedDatabase().stop()):
         raise Failure(
             "other processes still use the embedded database; it stops when the last one exits"
         )
@@ -35,6 +35,6 @@ def stop() -> None:
 @commands.command(epilog="Example: syncline db upgrade")
 def upgrade() -> None:
     """Upgrade it to the newest Postgres installed here. The old data is kept."""
-    from syncline.store import embedded as server
+    from syncline.services.embedded import EmbeddedDatabase
 
-    print(perform(lambda _: server.upgrade()))
+    print(perform(lambda _: EmbeddedDatabase().upgrade()))

@@ -117,7 +117,7 @@ def retry(
     connection: OfConnection = None,
     type: OfType = None,
     status: Annotated[
-        Retried, typer.Option(help="Which jobs, when you choose many.")
+        Retried, typer.Option(help="JobFilter jobs, when you choose many.")
     ] = Retried.FAILED,
     all_jobs: AllJobs = False,
     yes: Yes = False,
@@ -147,7 +147,7 @@ def cancel(
     connection: OfConnection = None,
     type: OfType = None,
     status: Annotated[
-        Cancelled | None, typer.Option(help="Which jobs, when you choose many. Default: both.")
+        Cancelled | None, typer.Option(help="JobFilter jobs, when you choose many. Default: both.")
     ] = None,
     all_jobs: AllJobs = False,
     yes: Yes = False,
@@ -211,11 +211,11 @@ class JobBatch:
             raise Failure(f"{refused} could not be changed: {reasons}")
 
     async def _change_all(self, session: Session, *, yes: bool) -> "BatchReport":
+        from syncline.model import JobFilter
         from syncline.services.job_batches import change_each
-        from syncline.store.queue.job_batches import Which
 
         async with session.engine() as engine:
-            found = await engine.batches.find(Which(**self.which), self.states)
+            found = await engine.batches.find(JobFilter(**self.which), self.states)
             if found:
                 confirm(f"{self.verb.capitalize()} {_counted(len(found))}?", yes=yes)
             with progress(self.verb, len(found)) as advance:

@@ -10,8 +10,7 @@ from syncline.cli.session import session_of
 
 if TYPE_CHECKING:
     from syncline.app import Engine
-    from syncline.model import ApiRole
-    from syncline.store.migrate import SchemaVersions
+    from syncline.model import ApiRole, SchemaVersions
 
 commands = typer.Typer()
 

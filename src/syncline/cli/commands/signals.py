@@ -22,7 +22,7 @@ from syncline.text import one_line, shortened
 
 if TYPE_CHECKING:
     from syncline.app import Engine
-    from syncline.store.listings.signals import SignalFilter
+    from syncline.model import SignalFilter
 
 commands = typer.Typer(
     help="List, follow and export signals.",
@@ -138,7 +138,7 @@ async def _follow(
     from_start: bool,
     json: bool,
 ) -> None:
-    from syncline.store.listings.follow import START
+    from syncline.model import START
 
     stop = asyncio.Event()
     interrupts.react = stop.set
@@ -248,6 +248,6 @@ def _filter(
     kind: str | None,
     *between: datetime | None,
 ) -> "SignalFilter":
-    from syncline.store.listings.signals import SignalFilter
+    from syncline.model import SignalFilter
 
     return SignalFilter(tenant, connection, provider, kind, *between)

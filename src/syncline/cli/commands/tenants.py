@@ -14,7 +14,7 @@ from syncline.cli.session import perform, session_of
 from syncline.text import one_line
 
 if TYPE_CHECKING:
-    from syncline.store.data.tenants import TenantSize
+    from syncline.model import TenantSize
 
 commands = typer.Typer(
     help="Hand over or remove everything of a tenant.",

@@ -15,7 +15,7 @@ from syncline.cli.session import perform, session_of
 
 if TYPE_CHECKING:
     from syncline.app import Engine
-    from syncline.store.checks.invariants import Finding
+    from syncline.model import Finding
 
 commands = typer.Typer()
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from syncline.model import Finding
 from syncline.policy.outcome import LAPSES_TO_FAIL
 from syncline.policy.schedule import ScheduleRules
 from syncline.store.checks.invariant_queries import INVARIANTS as INVARIANTS
@@ -50,16 +51,6 @@ class Yardstick:
             "latest_retry": self.now + self.longest_wait,
             "most_lapses": LAPSES_TO_FAIL,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What came of judging one invariant: `ok`, `broken`, or `not judged` for want of a measure."""
-
-    name: str
-    sentence: str
-    verdict: str
-    rows: Sequence[dict[str, Any]] = ()
 
 
 LAPSE = "lapse_is_reaped"

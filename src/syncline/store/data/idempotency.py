@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from syncline.model import IdempotentRequest
 from syncline.store.pool import Transaction, WriteLost
 
 KEPT_FOR = timedelta(days=1)
@@ -37,22 +38,12 @@ FORGET = """
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """Who asks, the key that they chose, and a digest of what they ask for."""
-
-    scope: str
-    idempotency_key: str
-    digest: bytes
-    tenant_id: str | None  # None for an operator
-
-
-@dataclass(frozen=True, slots=True)
 class Answered:
     digest: bytes
     answer: str
 
 
-async def begin(tx: Transaction, request: Request, *, now: datetime) -> Answered | None:
+async def begin(tx: Transaction, request: IdempotentRequest, *, now: datetime) -> Answered | None:
     """Return what was answered before; None where this is the first time."""
     await forget(tx, before=now - KEPT_FOR, limit=FORGOTTEN_AT_ONCE)
     key = (request.scope, request.idempotency_key)
@@ -69,5 +60,5 @@ async def forget(tx: Transaction, *, before: datetime, limit: int) -> int:
     return await tx.execute(FORGET, before, limit)
 
 
-async def finish(tx: Transaction, request: Request, answer: str) -> None:
+async def finish(tx: Transaction, request: IdempotentRequest, answer: str) -> None:
     await tx.execute(FINISH, request.scope, request.idempotency_key, answer)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
+from syncline.model import TenantSize
 from syncline.store.pool import Transaction
 
 COUNT_CONNECTIONS = """
@@ -28,18 +29,6 @@ COUNT_KEYS = """
     -- A tenant's keys that were not revoked.
     SELECT count(*) FROM {schema}.api_keys WHERE tenant_id = $1 AND revoked_at IS NULL
 """
-
-
-@dataclass(frozen=True, slots=True)
-class TenantSize:
-    connections: int
-    jobs: int
-    signals: int
-    keys: int
-
-    @property
-    def rows(self) -> int:
-        return self.connections + self.jobs + self.signals
 
 
 async def count(tx: Transaction, tenant_id: str) -> TenantSize:

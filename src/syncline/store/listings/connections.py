@@ -4,32 +4,17 @@ What leads is chosen by what is asked, not by the planner: a tenant, or a status
 usual one. The other filters are checked along the way. Whatever the order, it ends in the id.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from syncline.model import Connection, ConnectionStatus
+from syncline.model import Connection, ConnectionFilter, ConnectionOrder, ConnectionStatus
 from syncline.store.data.connections import COLUMNS_BY_ID, read_connection
 from syncline.store.pool import Transaction
 
 NEVER = datetime(1, 2, 1, tzinfo=UTC)  # sorts before all others; the very first is read as infinite
 FIRST_ID = UUID(int=0)
-
-
-class Order(StrEnum):
-    ID = "id"
-    EXTERNAL_ID = "external_id"
-    STALENESS = "staleness"
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionFilter:
-    tenant_id: str | None = None
-    provider_slug: str | None = None
-    status: str | None = None
-    external_id_prefix: str | None = None
 
 
 Place = tuple[Any, UUID]
@@ -146,7 +131,12 @@ LAST_FINISHED = """
 
 
 async def read_page(
-    tx: Transaction, wanted: ConnectionFilter, order: Order, *, after: Place | None, limit: int
+    tx: Transaction,
+    wanted: ConnectionFilter,
+    order: ConnectionOrder,
+    *,
+    after: Place | None,
+    limit: int,
 ) -> list[tuple[Connection, Place]]:
     """Return the connections that come next in the order, each with its place there."""
     key, id_ = after or (_beginning(order), FIRST_ID)
@@ -164,35 +154,39 @@ async def read_page(
 
 
 async def find_place(
-    tx: Transaction, connection_id: UUID, tenant_id: str | None, order: Order
+    tx: Transaction, connection_id: UUID, tenant_id: str | None, order: ConnectionOrder
 ) -> Place | None:
     """Return a connection's place in the order; None where there is no such connection."""
     row = await tx.fetchrow(COLUMNS_BY_ID, connection_id, tenant_id)
     return _place(row, order) if row is not None else None
 
 
-def _place(row: Any, order: Order) -> Place:
-    if order is Order.EXTERNAL_ID:
+def _place(row: Any, order: ConnectionOrder) -> Place:
+    if order is ConnectionOrder.EXTERNAL_ID:
         return row["external_id"], row["id"]
-    if order is Order.STALENESS:
+    if order is ConnectionOrder.STALENESS:
         return row["last_finished_at"] or NEVER, row["id"]
     return None, row["id"]
 
 
-def _beginning(order: Order) -> Any:
-    return {Order.ID: None, Order.EXTERNAL_ID: "", Order.STALENESS: NEVER}[order]
+def _beginning(order: ConnectionOrder) -> Any:
+    return {
+        ConnectionOrder.ID: None,
+        ConnectionOrder.EXTERNAL_ID: "",
+        ConnectionOrder.STALENESS: NEVER,
+    }[order]
 
 
-def _statement(wanted: ConnectionFilter, order: Order) -> str:
+def _statement(wanted: ConnectionFilter, order: ConnectionOrder) -> str:
     if wanted.tenant_id is not None:
         return {
-            Order.ID: BY_TENANT,
-            Order.EXTERNAL_ID: BY_NAME_IN_TENANT,
-            Order.STALENESS: BY_STALENESS_IN_TENANT,
+            ConnectionOrder.ID: BY_TENANT,
+            ConnectionOrder.EXTERNAL_ID: BY_NAME_IN_TENANT,
+            ConnectionOrder.STALENESS: BY_STALENESS_IN_TENANT,
         }[order]
-    if order is Order.STALENESS:
+    if order is ConnectionOrder.STALENESS:
         return BY_STALENESS
-    if order is Order.EXTERNAL_ID:
+    if order is ConnectionOrder.EXTERNAL_ID:
         return BY_NAME
     is_status_rare = wanted.status not in (None, ConnectionStatus.ACTIVE)
     return BY_STATUS if is_status_rare else BY_ID

@@ -16,9 +16,9 @@ from typing import Any
 from uuid import UUID
 
 from syncline.errors import PositionLost
-from syncline.model import StoredSignal
+from syncline.model import START, Position, SignalFilter, StoredSignal
 from syncline.store.data.server_starts import read_starts
-from syncline.store.listings.signals import FIRST_ID, SignalFilter, read_signal
+from syncline.store.listings.signals import FIRST_ID, read_signal
 from syncline.store.pool import Transaction
 
 ROWS_LOOKED_AT = 10_000  # however few of them are wanted, a look ends
@@ -61,37 +61,8 @@ LAST = """
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """How far a follower has read: up to this signal, of this transaction, of this server start.
-
-    Positions that version 0.1 gave out name no start.
-    """
-
-    transaction: int
-    signal_id: UUID
-    server_start: datetime | None = None
-
-
-START = Position(0, FIRST_ID)
-
-
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """What came next, where to go on, and whether that is all for now.
-
-    `server_changed` says that these are the first signals of a later start of the server. If it
-    was a promotion or a restore that lost commits, some signals told before are stored no more.
-    """
-
-    signals: Sequence[StoredSignal]
-    position: Position
-    is_caught_up: bool
-    server_changed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Looked:
-    """The ids of what comes next, and the rest of what `Followed` says."""
+    """The ids of what comes next, and the rest of what `FollowBatch` says."""
 
     ids: Sequence[UUID]
     position: Position

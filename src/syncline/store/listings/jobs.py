@@ -1,10 +1,9 @@
 """Pages of jobs, the newest first: one statement for each index that can lead to them."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from syncline.model import Job, JobStatus
+from syncline.model import Job, JobFilter, JobStatus
 from syncline.store.pool import Transaction
 from syncline.store.queue.triggers import read_job
 
@@ -12,17 +11,6 @@ UNFINISHED = datetime(9999, 12, 1, tzinfo=UTC)  # sorts a pending job before all
 LAST_ID = UUID(int=2**128 - 1)
 PENDING = (JobStatus.QUEUED, JobStatus.RUNNING)
 UNSUCCESSFUL = (JobStatus.FAILED, JobStatus.CANCELLED)
-
-
-@dataclass(frozen=True, slots=True)
-class JobFilter:
-    tenant_id: str | None = None
-    connection_id: UUID | None = None
-    provider_slug: str | None = None
-    status: str | None = None
-    job_type: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
 
 
 Place = tuple[datetime | None, UUID]

@@ -1,28 +1,15 @@
 """Pages of signals by when they were stored: one statement for each index and direction."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from syncline.model import StoredSignal
+from syncline.model import SignalFilter, StoredSignal
 from syncline.sdk.json_text import read_json
 from syncline.store.pool import Transaction
 
 EARLIEST, LATEST = datetime(1, 2, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 FIRST_ID, LAST_ID = UUID(int=0), UUID(int=2**128 - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class SignalFilter:
-    """Which signals; `since` and `until` bound the time at which they were stored."""
-
-    tenant_id: str | None = None
-    connection_id: UUID | None = None
-    provider_slug: str | None = None
-    kind: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
 
 
 Place = tuple[datetime, UUID]

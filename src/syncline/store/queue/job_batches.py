@@ -1,25 +1,9 @@
 """Jobs that people retry or cancel by the many."""
 
-from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
+from syncline.model import JobFilter
 from syncline.store.pool import Transaction
-
-
-@dataclass(frozen=True, slots=True)
-class Which:
-    """Which jobs are meant; None stands for any."""
-
-    tenant_id: str | None = None
-    provider_slug: str | None = None
-    connection_id: UUID | None = None
-    job_type: str | None = None
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        return self.tenant_id, self.provider_slug, self.connection_id, self.job_type
-
 
 NEXT_PENDING = """
     -- The next jobs that wait or run; $6 is 'queued', 'running', or 'backoff' for those in one.
@@ -52,9 +36,10 @@ NEXT_ENDED = """
 
 
 async def next_jobs(
-    tx: Transaction, which: Which, state: str, *, after: UUID, limit: int
+    tx: Transaction, which: JobFilter, state: str, *, after: UUID, limit: int
 ) -> list[UUID]:
     """Return the next jobs in a state, which is a status or `backoff`, in the order of ids."""
     statement = NEXT_ENDED if state in ("failed", "cancelled") else NEXT_PENDING
-    rows = await tx.fetch(statement, *which.arguments, after, state, limit)
+    wanted = (which.tenant_id, which.provider_slug, which.connection_id, which.job_type)
+    rows = await tx.fetch(statement, *wanted, after, state, limit)
     return [row["id"] for row in rows]
