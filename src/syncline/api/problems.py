@@ -24,7 +24,7 @@ from syncline.errors import (
     TooSlow,
 )
 from syncline.redaction import mask_secrets
-from syncline.store.pool import is_passing
+from syncline.services.availability import is_unavailable
 from syncline.telemetry.log import TRACEBACK
 from syncline.text import one_line, shortened
 
@@ -131,7 +131,7 @@ def _of_engine(error: Exception) -> Problem | None:
 
 
 def _unexpected(error: Exception) -> Problem:
-    if isinstance(error, SchemaError) or is_passing(error):
+    if isinstance(error, SchemaError) or is_unavailable(error):
         LOG.warning("the database does not answer: %s", one_line(str(error)))
         headers = {"Retry-After": "2"}
         return Problem(503, "unavailable", "the database does not answer now", headers=headers)

@@ -62,11 +62,11 @@ def _wrong_use(error: Exception) -> str:
 
 
 def _unexpected(error: Exception) -> str:
-    from syncline.store.pool import is_passing
+    from syncline.services.availability import is_unavailable
 
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if getattr(error, "sqlstate", None):
         return f"the database refused: {error}"
-    if is_passing(error):
+    if is_unavailable(error):
         return f"the database cannot be reached: {message}"
     return f"{message} (`syncline --debug …` shows where)"
