@@ -25,57 +25,57 @@ demo: $(VENV)/.runtime  ## Sync this repository's history and a dozen demo conne
 test: $(VENV)/.dev  ## Run the whole suite against real Postgres
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-security: $(VENV)/.dev  ## Attack it: every security test, the slow ones too (under 5 minutes)
+security: $(VENV)/.dev  ## Run every security test, including the slow ones (under 5 minutes)
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m 'not integration and not security' $(ATTACKS)
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m security --durations=10 $(PYTEST_ARGS)
 
-integration: $(VENV)/.dev  ## Run the connectors against real servers, installed into build/integration
+integration: $(VENV)/.dev  ## Run the connectors against real servers in build/integration
 	@PYTHONPATH=tests $(BIN)/python -m integration.environments
 	@$(BIN)/pytest -m integration tests/integration $(PYTEST_ARGS)
 
-browser: $(VENV)/.dev  ## Look at every page in a real Chromium, which must be on this machine
+browser: $(VENV)/.dev  ## Test every page in a real Chromium, which must be installed
 	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/python -m pip install --quiet 'playwright>=1.50'
 	@$(BIN)/pytest tests/browser $(PYTEST_ARGS)
 
-screenshots: $(VENV)/.dev  ## Take the pictures of docs/images anew
+screenshots: $(VENV)/.dev  ## Retake the pictures in docs/images
 	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/python -m pip install --quiet 'playwright>=1.50'
 	@PYTHONPATH=tests $(BIN)/python -m browser.screenshots
 
-check: $(VENV)/.dev  ## Formatter, linter, types, import contracts
+check: $(VENV)/.dev  ## Check format, lint, types, imports and the project's rules
 	@$(BIN)/ruff format --check $(CODE)
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-format: $(VENV)/.dev  ## Format the code and mend what the linter can
+format: $(VENV)/.dev  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff format $(CODE)
 	@$(BIN)/ruff check --fix $(CODE)
 
-bench: $(VENV)/.dev  ## Measure beside the peers, everything (over an hour); ONLY=drain,tick for some
+bench: $(VENV)/.dev  ## Benchmark against the peers (over an hour); ONLY=drain,tick runs a part
 	@$(BIN)/python -m bench --rounds $(ROUNDS) $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
 
-bench-quick: $(VENV)/.dev  ## Measure beside pgqueuer alone and check the ratios loosely (5 minutes)
+bench-quick: $(VENV)/.dev  ## Benchmark against pgqueuer only, with loose bounds (5 minutes)
 	@$(BIN)/python -m bench --quick --rounds 2 $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
 
-simulate: $(VENV)/.dev  ## Live through many seeded worlds (SEEDS=200), or through one again (SEED=1234)
+simulate: $(VENV)/.dev  ## Simulate many seeds (SEEDS=200), or repeat one (SEED=1234)
 	@PYTHONPATH=tests $(BIN)/python -m simulation \
 	    $(if $(filter file,$(origin SEED)),--seeds $(SEEDS),--seed $(SEED))
 
-mutations: $(VENV)/.dev  ## Switch off each protection in a copy and see which test misses it
+mutations: $(VENV)/.dev  ## Switch off each protection in a copy and see which test notices
 	@$(BIN)/python -m mutations
 
-faults: $(VENV)/.dev  ## Inject every kind of fault, 200 times and more (about 15 minutes)
+faults: $(VENV)/.dev  ## Inject every kind of fault, over 200 times (about 15 minutes)
 	@$(BIN)/python -m faults --seed $(SEED) --output build/faults
 
 faults-quick: $(VENV)/.dev  ## Inject most kinds of fault once (under 4 minutes)
 	@$(BIN)/python -m faults --quick --seed $(SEED) --output build/faults-quick
 
-lock: $(VENV)/.dev  ## Resolve the dependencies anew (hashes, no addresses)
+lock: $(VENV)/.dev  ## Resolve the dependencies again (hashes, no addresses)
 	@$(BIN)/pip install --quiet uv
 	@$(COMPILE) --extra build pyproject.toml -o requirements.lock
 	@$(COMPILE) $(addprefix --extra ,build dev fast otel caldav imap) -c requirements.lock pyproject.toml -o requirements-dev.lock
 
-clean:  ## Remove what the commands above built (never your data)
+clean:  ## Remove what these commands built (never your data)
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
