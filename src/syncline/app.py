@@ -38,7 +38,6 @@ from syncline.services.doctor import Doctor
 from syncline.services.explain import Explanations
 from syncline.services.job_batches import JobBatches
 from syncline.services.jobs import Jobs
-from syncline.services.overview import Overview
 from syncline.services.secrets import Secrets
 from syncline.services.signals import Signals
 from syncline.services.stats import Stats
@@ -51,9 +50,6 @@ from syncline.store.checks.invariants import BROKEN
 from syncline.store.embedded import EmbeddedPostgres
 from syncline.store.migrate import check_schema, migrate, read_versions
 from syncline.store.pool import Pool, Transaction
-from syncline.store.stats import status, summary
-from syncline.store.stats.status import Status
-from syncline.store.stats.summary import Summary
 from syncline.telemetry.engine import Telemetry
 
 
@@ -67,6 +63,7 @@ class Engine:
     workers: Workers
     tenants: Tenants
     batches: JobBatches
+    stats: Stats
     doctor: Doctor
 
     def __init__(
@@ -172,20 +169,10 @@ class Engine:
         """Return the invariants that do not hold, with what breaks them."""
         return [found for found in await self.doctor.judge() if found.verdict == BROKEN]
 
-    async def summarise(self) -> Summary:
-        """Return the counts that a status screen shows."""
-        async with self._pool.transaction() as tx:
-            return await summary.summarise(tx)
-
     async def now(self) -> datetime:
         """Return the time that this engine goes by, which is the database's unless injected."""
         async with self._pool.transaction() as tx:
             return await self._clock.now(tx)
-
-    async def status(self, *, limit: int = 10) -> Status:
-        """Return the counts, and up to `limit` recent attempts, next runs and troubles."""
-        async with self._pool.transaction() as tx:
-            return await status.look(tx, now=await self._clock.now(tx), limit=limit)
 
     async def health(self) -> dict[str, str]:
         """Return what is not well, by its name; empty means ready."""
@@ -319,7 +306,6 @@ class Engine:
         self.signals = Signals(context)
         self.workers = Workers(context)
         self.stats = Stats(context)
-        self.overview = Overview(context)
         self._explanations = Explanations(context)
 
     def _heartbeat(self) -> Heartbeat:

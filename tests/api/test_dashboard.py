@@ -285,7 +285,7 @@ async def test_providers_and_workers(world: World, local: Client) -> None:
     providers, workers = words(await local.get("/providers")), words(await local.get("/workers"))
 
     assert "github rate limited 2 connections" in providers
-    assert "1 job wait as the provider asked; the last goes on in 5 min" in providers
+    assert "1 job waits at the provider's request; the last continues in 5 min" in providers
     assert "RateLimited 1" in providers
     assert f"{unknown.provider_slug} no worker 1 connection" in providers
     assert "host-1 pid 7 alive executor 3 / 8 github" in workers

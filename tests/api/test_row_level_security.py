@@ -144,7 +144,9 @@ async def test_a_service_that_forgets_the_tenant_shows_nothing_foreign(world: Wo
     followed = await engine.signals.follow(SignalFilter(), position=START, limit=10)
     assert {one.tenant_id for one in followed.signals} == {"acme"}
     assert await engine.stats.tenants() == ["acme"]
-    assert (await engine.overview.stats()).connections == {"active": 1}
+    assert (await engine.stats.overview()).counts.connections.count == 1
+    [provider] = (await engine.stats.providers()).items
+    assert provider.connections == {"active": 1}
     for read in (
         engine.connections.get(foreign["connection_id"]),
         engine.jobs.get(foreign["job_id"]),

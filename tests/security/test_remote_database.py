@@ -103,7 +103,7 @@ def remote(proxy: TlsProxy, local_url: str, query: str = "", host: str = HOST) -
 
 async def open_engine(url: str) -> None:
     async with Engine(Settings(database_url=url)) as engine:
-        await engine.status()
+        await engine.stats.overview()
 
 
 async def test_a_certificate_of_a_named_authority_is_accepted(

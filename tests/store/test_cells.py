@@ -116,7 +116,7 @@ async def full_cycle(world: World) -> None:
 
     violations: list[Finding] = await engine.verify()
     assert violations == []
-    assert (await engine.summarise()).signals == 1
+    assert (await engine.stats.overview()).counts.signals.count == 1
     assert [one.external_id for one in await engine.connections.list()] == ["1"]
     await engine.connections.delete(connection.id)
     assert await engine.signals.list() == []

@@ -303,8 +303,8 @@ async def live(url: str, **settings: Any) -> None:
         await engine.connections.set_cursor(created.id, 3)
         await engine.connections.pause(created.id)
         await engine.connections.resume(created.id)
-        assert (await engine.summarise()).signals == 1
-        await engine.status()
+        assert (await engine.stats.overview()).counts.signals.count == 1
+        await engine.stats.activity()
         assert await engine.verify() == []
         running = asyncio.create_task(engine.run(handle_signals=False))
         connector.script.append(SyncResult(next_cursor=4))

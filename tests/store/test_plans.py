@@ -24,7 +24,7 @@ from syncline.store.listings import details
 from syncline.store.listings import jobs as job_pages
 from syncline.store.pool import PLANNED_ONCE
 from syncline.store.queue import claims, jobs, schedule, triggers
-from syncline.store.stats import counts, queue
+from syncline.store.stats import activity, counts, freshness, providers, queue, troubles
 
 LARGE_CELL = (Path(__file__).parents[1] / "support/large_cell.sql").read_text()
 BIG_TABLES = {"connections", "sync_jobs", "signals"}
@@ -156,7 +156,7 @@ async def offences_of_pages(session: Any) -> list[str]:
     await session.execute("SET plan_cache_mode = force_custom_plan; SET enable_bitmapscan = off")
     found = [
         f"{case.name}: {offence}"
-        for case in (*page_cases(), *stats_cases())
+        for case in (*page_cases(), *stats_cases(), *tenant_stats_cases())
         for offence in judge(await explain(session, case), case)
     ]
     await session.execute("RESET enable_bitmapscan")
@@ -284,21 +284,45 @@ def stats_cases() -> Iterator[Case]:
     minutes = [NOON - timedelta(minutes=place) for place in range(5)]
     until = [minute + timedelta(minutes=1) for minute in minutes]
     yield case("statuses", counts.COUNT_STATUS, fifty, ["paused", "error"], fifty)
-    yield case("freshness", counts.SAMPLE, 200, 0.1, 20, fifty)
-    yield case("signals a minute", counts.COUNT_SIGNALS_STORED, 250, minutes, until, fifty)
-    yield case("jobs a minute", counts.COUNT_JOBS_MADE, fifty, [READY[0]], [last], fifty)
-    yield case("troubles", counts.TROUBLES, fifty, 8, fifty)
-    yield case("lanes", queue.WAITING_BY_PRIORITY, 70, NOON, fifty)
-    yield case("waiting", queue.WAITING, 150, NOON, fifty)
+    yield case("pending", counts.COUNT_PENDING, fifty, fifty)
+    yield case("freshness", freshness.SAMPLE, 200, 0.1, 20, fifty)
+    yield case("signals a minute", activity.COUNT_SIGNALS_STORED, 250, minutes, until, fifty)
+    yield case("jobs a minute", activity.COUNT_JOBS_MADE, fifty, [READY[0]], [last], fifty)
+    yield case("recent attempts", activity.RECENT_ATTEMPTS, fifty, 8, fifty)
+    yield case("next runs", activity.NEXT_RUNS, 200, 8, NOON, fifty)
+    yield case("latest signals", activity.LATEST_SIGNALS, fifty, fifty, 300)
+    yield case("slowest", activity.SLOWEST, fifty, 8, fifty, on_held_jobs=True)
+    yield case("waiting for a person", troubles.WAITING_FOR_PERSON, fifty, 8, fifty)
+    yield case("failing", troubles.FAILING, fifty, 8, fifty)
+    yield case("ready", queue.READY, 70, NOON, fifty)
+    yield case("backoff", queue.BACKOFF, 150, NOON, fifty)
     yield case("running", queue.RUNNING, fifty, fifty, on_held_jobs=True)
-    yield case("failed", queue.FAILED, fifty, UUID(int=0), fifty)
-    yield case("outcomes", queue.RECENT_OUTCOMES, fifty, fifty)
+    yield case("failed", providers.COUNT_FAILED, fifty, UUID(int=0), fifty)
+    yield case("outcomes", providers.COUNT_OUTCOMES, fifty, fifty)
     yield case("names", details.NAMES, fifty, DUE)
     yield case("leases", details.LEASES, fifty, fifty, fifty, on_held_jobs=True)
     yield case("tenants", details.TENANTS, fifty, fifty)
     yield case(
         *("signals of jobs", details.COUNT_SIGNALS_OF_JOBS, fifty),
         *(DUE[0], NOON - timedelta(days=1), fifty),
+    )
+
+
+def tenant_stats_cases() -> Iterator[Case]:
+    """Return what a tenant's key asks: eighty connections have a hundred and sixty jobs."""
+    fifty, tenant, pending = len(DUE), "tenant 7", 240
+    yield case("statuses of tenant", counts.COUNT_STATUS_OF_TENANT, 80, tenant, 80)
+    yield case("signals of tenant", counts.COUNT_SIGNALS_OF_TENANT, fifty, tenant, fifty)
+    yield case("freshness of tenant", freshness.SAMPLE_OF_TENANT, 400, tenant, 20, fifty)
+    yield case(
+        "waiting for a person of tenant", troubles.WAITING_FOR_PERSON_OF_TENANT, 80, 8, 80, tenant
+    )
+    yield case("failing of tenant", troubles.FAILING_OF_TENANT, pending, 8, 80, tenant)
+    yield case("queue of tenant", queue.PENDING_OF_TENANT, pending, tenant, NOON, fifty)
+    yield case("connections of tenant", providers.COUNT_CONNECTIONS_OF_TENANT, 80, tenant, 80)
+    yield case("outcomes of tenant", providers.COUNT_OUTCOMES_OF_TENANT, pending, fifty, tenant)
+    yield case(
+        "failed of tenant", providers.COUNT_FAILED_OF_TENANT, fifty, UUID(int=0), fifty, tenant
     )
 
 

@@ -87,11 +87,13 @@ async def test_the_documented_rights_serve_every_loop_and_command(
     followed = await engine.signals.follow(SignalFilter(), position=START, limit=10)
     assert len(followed.signals) == 1
     assert await engine.verify() == []
-    await engine.status()
-    await engine.doctor.activity()
+    await engine.stats.activity()
+    await engine.stats.minutes()
     await engine.explain(connection.id)
-    for look in (engine.stats.overview, engine.stats.freshness, engine.stats.providers):
-        await look()
+    for tenant_id in (None, "acme"):
+        await engine.stats.overview(tenant_id=tenant_id)
+        await engine.stats.freshness(tenant_id=tenant_id)
+        await engine.stats.providers(tenant_id=tenant_id)
     await run_the_loops(engine, connector, connection.id)
 
     _, secret = await engine.access.create_key("ann")

@@ -21,7 +21,7 @@ async def test_next_runs_are_queued_jobs_and_connections_that_come_due(world: Wo
     await world.running_job(running)
     await world.connection(status="paused")
 
-    runs = (await world.engine.status()).next_runs
+    runs = (await world.engine.stats.activity()).next_runs
 
     assert [(run.connection_id, run.due_at, run.attempts) for run in runs] == [
         (new.id, NOW, 0),
@@ -39,7 +39,7 @@ async def test_recent_attempts_are_those_that_started_the_last_ones_first(world:
     running = await world.running_job(connection)
     await world.job(await world.connection(), scheduled_at=at("12:10"))
 
-    recent = (await world.engine.status()).recent
+    recent = (await world.engine.stats.activity()).recent
 
     assert [attempt.job_id for attempt in recent] == [running, old]
     assert {attempt.tenant_id for attempt in recent} == {"birch"}
@@ -55,7 +55,7 @@ async def test_troubles_are_who_waits_for_a_person_and_who_fails_over_and_over(
     await world.job(often, retry_after=later, attempts=9, error='{"message": "busy"}')
     await world.connection(status="paused")
 
-    troubles = (await world.engine.status()).troubles
+    troubles = (await world.engine.stats.overview()).troubles
 
     assert [(trouble.connection_id, trouble.status) for trouble in troubles] == [
         (ill.id, "error"),
@@ -76,12 +76,13 @@ async def test_every_list_is_as_long_as_asked_for(world: World) -> None:
             connection.id,
         )
 
-    status = await world.engine.status(limit=2)
+    activity = await world.engine.stats.activity(limit=2)
+    overview = await world.engine.stats.overview(limit=2)
 
-    assert (len(status.recent), len(status.next_runs), len(status.signals)) == (2, 2, 2)
-    assert len(status.troubles) == 4  # two of each sort
-    assert {len(signal.preview) for signal in status.signals} == {300}
-    assert status.now == NOW
+    assert (len(activity.recent), len(activity.next_runs), len(activity.signals)) == (2, 2, 2)
+    assert len(overview.troubles) == 4  # two of each sort
+    assert {len(signal.preview) for signal in activity.signals} == {300}
+    assert activity.now == overview.now == NOW
 
 
 async def look_at(world: World, connection_id: UUID, time: str) -> None:

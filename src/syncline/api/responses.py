@@ -114,6 +114,9 @@ class ExplanationOut(BaseModel):
     evidence: Json
 
 
+INEXACT = "Fields that are not exact counts: each is an `estimate`, or `at_least` the true count."
+
+
 class ProviderOut(BaseModel):
     provider_slug: str
     health: str = Field(description="`ok`, `failing`, `rate_limited` or `unknown` to all workers.")
@@ -124,11 +127,37 @@ class ProviderOut(BaseModel):
     backoff: int
     rate_limited: int
     oldest_due_at: datetime | None
-    outcomes: dict[str, int] = Field(description="Of the jobs made last; failures by class.")
+    outcomes: dict[str, int] = Field(description="Of recent jobs; failures by error class.")
+    inexact: dict[str, str] = Field(description=INEXACT)
 
 
 class ProvidersOut(BaseModel):
     items: list[ProviderOut]
+
+
+class BandOut(BaseModel):
+    label: str
+    count: int
+
+
+class FreshnessOut(BaseModel):
+    bands: list[BandOut] = Field(description="Active connections by age of their last good sync.")
+    sampled: int = Field(description="How many connections were read.")
+    is_sample: bool = Field(description="Whether there are more than were read.")
+
+
+class TroubleOut(BaseModel):
+    tenant_id: str
+    provider_slug: str
+    external_id: str
+    connection_id: UUID
+    status: str = Field(
+        description="`needs_reauth`, `error`, or `backoff` while its job is retried."
+    )
+    reason: Any
+    since: datetime
+    attempts: int | None
+    retry_after: datetime | None
 
 
 class StatsOut(BaseModel):
@@ -141,6 +170,9 @@ class StatsOut(BaseModel):
     recent_outcomes: dict[str, int]
     signals: int
     workers_alive: int
+    freshness: FreshnessOut
+    troubles: list[TroubleOut] = Field(description="Connections that need attention, some of each.")
+    inexact: dict[str, str] = Field(description=INEXACT)
 
 
 class WorkerOut(BaseModel):

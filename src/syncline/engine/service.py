@@ -22,7 +22,7 @@ from syncline.engine.worker.leases import LeaseKeeper, Reaper
 from syncline.settings import Settings
 from syncline.store.embedded import EmbeddedPostgres
 from syncline.store.pool import Pool
-from syncline.store.stats import summary
+from syncline.store.stats import queue
 from syncline.telemetry.engine import Telemetry
 
 CHECK_DATABASE_EVERY = timedelta(seconds=3)
@@ -218,9 +218,9 @@ class Service:
     async def _measure_queue(self) -> timedelta:
         async with self._pool.transaction() as tx:
             now = await self._clock.now(tx)
-            queue = await summary.measure_queue(tx, now=now)
-        oldest_age = now - queue.oldest_due_at if queue.oldest_due_at else timedelta()
-        self._telemetry.queue_measured(queue.depth_by_provider, oldest_age)
+            depth = await queue.measure_depth(tx, now=now)
+        oldest_age = now - depth.oldest_due_at if depth.oldest_due_at else timedelta()
+        self._telemetry.queue_measured(depth.depth_by_provider, oldest_age)
         return MEASURE_EVERY
 
     @asynccontextmanager

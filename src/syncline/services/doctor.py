@@ -6,6 +6,7 @@ from syncline.clock import host_time, pause
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER
 from syncline.model import ApiRole, Finding
 from syncline.policy.doctor import diagnose
+from syncline.policy.stats import sum_queues
 from syncline.policy.symptoms import Diagnosis, Symptoms
 from syncline.services.base import BaseService
 from syncline.store import api_role
@@ -14,8 +15,7 @@ from syncline.store.checks.invariants import Yardstick
 from syncline.store.data import keys, workers
 from syncline.store.pool import Transaction
 from syncline.store.queue import schedulers
-from syncline.store.stats import activity, summary
-from syncline.store.stats.activity import Activity
+from syncline.store.stats.queue import read_queues
 
 LOOK_AGAIN_SECONDS = 3  # a lease that somebody held is taken over soon after he has let go
 
@@ -34,12 +34,6 @@ class Doctor(BaseService):
                     findings = await invariants.excuse_held(tx, findings, now=yardstick.now)
         return findings
 
-    async def activity(self, *, limit: int = 10) -> Activity:
-        """Return what happens now, with up to `limit` lines of each list."""
-        async with self._pool.transaction() as tx:
-            now = await self._clock.now(tx)
-            return await activity.look(tx, now=now, silent_since=now - DEAD_AFTER, limit=limit)
-
     async def diagnose(self) -> list[Diagnosis]:
         """Return what is well and what is not with the database and its workers."""
         missing, role, role_faults = await self._look_at_rights()
@@ -49,7 +43,7 @@ class Doctor(BaseService):
             database_time = await tx.database_time()
             answered = host_time()
             now = await self._clock.now(tx)
-            queue = await summary.measure_queue(tx, now=now)
+            queues = await read_queues(tx, None, now=now)
             return diagnose(
                 Symptoms(
                     now=now,
@@ -64,7 +58,7 @@ class Doctor(BaseService):
                     providers=await doctor.active_providers(tx),
                     last_tick_at=await doctor.last_tick(tx),
                     tick_interval=self._settings.scheduler.tick_interval,
-                    oldest_due_at=queue.oldest_due_at,
+                    oldest_due_at=sum_queues(queues.values()).oldest_due_at,
                     pool_size=self._settings.pool_size,
                     expiring_keys=await keys.list_expiring(tx, now=now) if may_read_keys else (),
                     tenant_providers=self._settings.api.tenant_providers or (),

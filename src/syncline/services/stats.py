@@ -1,170 +1,110 @@
-"""What an operator sees from above: counts, freshness, rates, queue, failures, providers."""
+"""How is everything? Counts, queues, providers, freshness, troubles and activity.
+
+The API, the dashboard and the command line all read this service. With a tenant id, an answer
+covers that tenant's rows; without one, everything.
+"""
 
 import builtins
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER
-from syncline.model import ConnectionStatus, Job, Worker, WorkerStatus
-from syncline.policy.freshness import Band, distribute
+from syncline.model import Job, Worker, WorkerStatus
+from syncline.policy.freshness import Freshness, judge_freshness
+from syncline.policy.health import ProviderCounts, judge_health
+from syncline.policy.stats import (
+    SUCCEEDED,
+    Activity,
+    Minute,
+    Overview,
+    Providers,
+    ProviderStats,
+    QueueStats,
+    SignalsOfJobs,
+    failures_by_class,
+)
 from syncline.services.base import BaseService
 from syncline.store.data import workers
 from syncline.store.listings import details
-from syncline.store.listings.details import Lease, SignalsOfJobs
+from syncline.store.listings.details import Lease
 from syncline.store.pool import Transaction
-from syncline.store.stats import counts, queue
-from syncline.store.stats.counts import Figure, Trouble
-from syncline.store.stats.queue import QueueStats
+from syncline.store.stats import activity, counts, freshness, providers, queue, troubles
 
 MINUTE = timedelta(minutes=1)
 MINUTES_SHOWN = 30
-STILL_MOVING = 3  # minutes after which what became of a minute's jobs is no longer looked up
+MINUTES_MOVING = 3  # outcomes of jobs made within these minutes are read again
 MOST_A_MINUTE = 20_000
 FAILED_WITHIN = timedelta(hours=1)
 TENANTS_OFFERED = 200
 LEASES_SHOWN = 100
-RATE_LIMITED_SHARE = 50  # one in so many connections that were told to wait makes a provider so
-
-
-@dataclass(frozen=True, slots=True)
-class Minute:
-    """What was made and stored in a minute; a count of `MOST_A_MINUTE` means at least so many."""
-
-    at: datetime
-    jobs: dict[str, int]
-    signals: int
-
-
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """Active connections by the age of their last good sync; `sampled` of them were looked at."""
-
-    bands: Sequence[Band]
-    sampled: int
-    is_sample: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    now: datetime
-    connections: Figure
-    by_status: dict[str, Figure]
-    signals: Figure
-    minutes: Sequence[Minute]
-    queues: dict[str, QueueStats]
-    troubles: Sequence[Trouble]
-    workers: Sequence[Worker]
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderSummary:
-    """How a provider fares: `ok`, `failing`, `rate_limited`, or `unknown` to all workers."""
-
-    slug: str
-    health: str
-    connections: dict[str, int]
-    queue: QueueStats
-    good: int
-    bad: int
-    workers: int
-
-
-@dataclass(frozen=True, slots=True)
-class Providers:
-    """The providers in use; with `is_sample` their connections are estimated."""
-
-    now: datetime
-    items: Sequence[ProviderSummary]
-    is_sample: bool
-
-
-@dataclass(slots=True)
-class _Rates:
-    """Minutes that have passed: nothing is counted twice."""
-
-    minutes: dict[datetime, Minute] = field(default_factory=dict)
-
-    def missing(self, shown: Iterable[datetime]) -> list[datetime]:
-        return [at for at in shown if at not in self.minutes]
-
-    def keep(self, counted: Iterable[Minute], *, shown: Iterable[datetime], now: datetime) -> None:
-        kept = {**self.minutes, **{minute.at: minute for minute in counted}}
-        settled = now - STILL_MOVING * MINUTE
-        self.minutes = {at: kept[at] for at in shown if at < settled}
 
 
 class Stats(BaseService):
-    _rates: _Rates | None = None
+    _past_minutes: Mapping[datetime, Minute] = {}
 
-    async def overview(self) -> Overview:
-        """Return how everything stands."""
+    async def overview(self, *, tenant_id: str | None = None, limit: int = 8) -> Overview:
+        """Return counts, queues, outcomes, workers, and up to `limit` troubles of each sort."""
 
         async def read(tx: Transaction) -> Overview:
-            now = await self._clock.now(tx)
-            total, by_status = await counts.count_connections(tx)
-            return Overview(
-                now=now,
-                connections=total,
-                by_status=by_status,
-                signals=await counts.count_signals(tx),
-                minutes=await self._read_minutes(tx, now),
-                queues=await queue.read_queues(
-                    tx, now=now, failed_from=counts.first_id_at(now - FAILED_WITHIN)
-                ),
-                troubles=await counts.list_troubles(tx, limit=8),
-                workers=await workers.list_all(tx, silent_since=now - DEAD_AFTER),
-            )
+            return await self._read_overview(tx, tenant_id, limit)
 
         return await self._pool.reading(read)
 
-    async def freshness(self) -> Freshness:
-        """Return how old what was synced is, from a sample where there are many connections."""
+    async def providers(self, *, tenant_id: str | None = None) -> Providers:
+        """Return the providers in use and their health.
+
+        An operator also sees the providers that live workers have connectors for.
+        """
+
+        async def read(tx: Transaction) -> Providers:
+            seen = await self._read_overview(tx, tenant_id, 0)
+            total = seen.counts.connections
+            connections = await providers.count_connections(tx, tenant_id, total=total)
+            slugs = {*connections.by_provider, *seen.queues, *seen.outcomes, *seen.failed}
+            if tenant_id is None:
+                slugs |= {slug for worker in seen.alive for slug in worker.providers}
+            items = [
+                _provider_stats(slug, seen, connections.by_provider.get(slug, {}))
+                for slug in sorted(slugs)
+            ]
+            return Providers(seen.now, items, connections.kind)
+
+        return await self._pool.reading(read)
+
+    async def freshness(self, *, tenant_id: str | None = None) -> Freshness:
+        """Return active connections by the age of their last good sync."""
 
         async def read(tx: Transaction) -> Freshness:
             now = await self._clock.now(tx)
-            total, _ = await counts.count_connections(tx)
-            seen = await counts.sample_freshness(tx, total.count)
-            ages = [now - one.last_good_at if one.last_good_at else None for one in seen]
-            return Freshness(distribute(ages), len(seen), total.count > counts.ALL_SAMPLED)
+            if tenant_id is None:
+                total = await counts.count_connections(tx)
+                sample = await freshness.sample(tx, connections=total.count)
+            else:
+                total = (await counts.read_counts(tx, tenant_id)).connections
+                sample = await freshness.sample_of_tenant(tx, tenant_id, connections=total.count)
+            return judge_freshness(sample, now)
 
         return await self._pool.reading(read)
 
-    async def providers(self) -> Providers:
-        """Return the providers that have connections, jobs or workers."""
+    async def activity(self, *, limit: int = 10) -> Activity:
+        """Return what happens now, with up to `limit` lines of each list."""
 
-        async def read(tx: Transaction) -> Providers:
-            now = await self._clock.now(tx)
-            total, _ = await counts.count_connections(tx)
-            many = total.count > counts.COUNTED_EXACTLY
-            percent = 100.0 * counts.COUNTED_EXACTLY / total.count if many else 100.0
-            by_provider = await details.count_by_provider(
-                tx, percent=percent, limit=2 * counts.COUNTED_EXACTLY
-            )
-            queues = await queue.read_queues(
-                tx, now=now, failed_from=counts.first_id_at(now - FAILED_WITHIN)
-            )
-            outcomes = await queue.count_outcomes(tx)
-            seen = await workers.list_all(tx, silent_since=now - DEAD_AFTER)
-            alive = [worker for worker in seen if worker.status == WorkerStatus.ALIVE]
-            known = {slug for worker in alive for slug in worker.providers}
-            items = [
-                _summarise(
-                    queues.get(slug) or QueueStats(slug),
-                    _scaled(by_provider.get(slug, {}), 100.0 / percent),
-                    outcomes.get(slug, (0, 0)),
-                    sum(slug in worker.providers for worker in alive),
-                    now,
-                )
-                for slug in sorted({*by_provider, *queues, *outcomes, *known})
-            ]
-            return Providers(now, items, many)
+        async def read(tx: Transaction) -> Activity:
+            return await activity.read_activity(tx, now=await self._clock.now(tx), limit=limit)
+
+        return await self._pool.reading(read)
+
+    async def minutes(self) -> Sequence[Minute]:
+        """Return the last minutes, the oldest first; minutes long past are counted once."""
+
+        async def read(tx: Transaction) -> Sequence[Minute]:
+            return await self._read_minutes(tx, await self._clock.now(tx))
 
         return await self._pool.reading(read)
 
     async def now(self) -> datetime:
-        """Return the engine's time, which ages are told from."""
+        """Return the engine's time, by which ages are measured."""
 
         async def read(tx: Transaction) -> datetime:
             return await self._clock.now(tx)
@@ -188,7 +128,7 @@ class Stats(BaseService):
         return await self._pool.reading(read)
 
     async def leases(self) -> builtins.list[Lease]:
-        """Return what runs now, those first whose lease ends first."""
+        """Return the running jobs, the first lease to expire first."""
 
         async def read(tx: Transaction) -> builtins.list[Lease]:
             return await details.list_leases(tx, limit=LEASES_SHOWN)
@@ -196,7 +136,7 @@ class Stats(BaseService):
         return await self._pool.reading(read)
 
     async def signals_of(self, connection_id: UUID, shown: Sequence[Job]) -> SignalsOfJobs:
-        """Return how many signals each of a connection's jobs brought."""
+        """Return how many signals each of a connection's jobs stored."""
         started = [job.started_at for job in shown if job.started_at is not None]
         if not started:
             return SignalsOfJobs({})
@@ -206,42 +146,51 @@ class Stats(BaseService):
 
         return await self._pool.reading(read)
 
+    async def _read_overview(self, tx: Transaction, tenant_id: str | None, limit: int) -> Overview:
+        now = await self._clock.now(tx)
+        return Overview(
+            now=now,
+            counts=await counts.read_counts(tx, tenant_id),
+            queues=await queue.read_queues(tx, tenant_id, now=now),
+            outcomes=await providers.count_outcomes(tx, tenant_id),
+            failed=await providers.count_failed(tx, tenant_id, since=now - FAILED_WITHIN),
+            troubles=await troubles.list_troubles(tx, tenant_id, limit=limit),
+            workers=await workers.list_all(tx, silent_since=now - DEAD_AFTER),
+        )
+
     async def _read_minutes(self, tx: Transaction, now: datetime) -> builtins.list[Minute]:
-        self._rates = rates = self._rates or _Rates()
         last = now.replace(second=0, microsecond=0)
         shown = [last - place * MINUTE for place in reversed(range(MINUTES_SHOWN))]
-        spans = [(at, at + MINUTE) for at in rates.missing(shown)]
-        jobs = await counts.count_jobs_made(tx, spans, limit=MOST_A_MINUTE)
-        signals = await counts.count_signals_stored(tx, spans, limit=MOST_A_MINUTE)
-        counted = [
-            Minute(at, made, stored)
-            for (at, _), made, stored in zip(spans, jobs, signals, strict=True)
-        ]
-        by_minute = {**rates.minutes, **{minute.at: minute for minute in counted}}
-        rates.keep(counted, shown=shown, now=now)
+        spans = [(at, at + MINUTE) for at in shown if at not in self._past_minutes]
+        jobs = await activity.count_jobs_made(tx, spans, limit=MOST_A_MINUTE)
+        signals = await activity.count_signals_stored(tx, spans, limit=MOST_A_MINUTE)
+        by_minute = {at: self._past_minutes[at] for at in shown if at in self._past_minutes}
+        for (at, _), made, stored in zip(spans, jobs, signals, strict=True):
+            by_minute[at] = Minute(at, made, stored)
+        settled = now - MINUTES_MOVING * MINUTE
+        self._past_minutes = {at: minute for at, minute in by_minute.items() if at < settled}
         return [by_minute[at] for at in shown]
 
 
-def _summarise(
-    waiting: QueueStats,
-    connections: dict[str, int],
-    outcomes: tuple[int, int],
-    able: int,
-    now: datetime,
-) -> ProviderSummary:
-    good, bad = outcomes
-    asked = sum(one.count for one in waiting.pauses if one.is_asked and one.last_at > now)
-    if not able:
-        health = "unknown"
-    elif asked * RATE_LIMITED_SHARE >= max(sum(connections.values()), 1):
-        health = "rate_limited"
-    elif bad > good:
-        health = "failing"
-    else:
-        health = "ok"
-    return ProviderSummary(waiting.provider_slug, health, connections, waiting, good, bad, able)
+def _provider_stats(slug: str, seen: Overview, connections: Mapping[str, int]) -> ProviderStats:
+    waiting = seen.queues.get(slug) or QueueStats(slug)
+    outcomes = seen.outcomes.get(slug, {})
+    able = count_workers(seen.workers, slug)
+    succeeded = outcomes.get(SUCCEEDED, 0)
+    health = judge_health(
+        ProviderCounts(
+            workers=able,
+            connections=sum(connections.values()),
+            rate_limited=waiting.rate_limited,
+            succeeded=succeeded,
+            failed=sum(outcomes.values()) - succeeded,
+        )
+    )
+    failures = failures_by_class(waiting, seen.failed.get(slug, {}))
+    return ProviderStats(slug, health, able, connections, waiting, outcomes, failures)
 
 
-def _scaled(counts: dict[str, int], factor: float) -> dict[str, int]:
-    shown = {str(status): counts[status] for status in ConnectionStatus if status in counts}
-    return {status: round(count * factor) for status, count in shown.items()}
+def count_workers(found: Iterable[Worker], slug: str) -> int:
+    """Return how many live workers have a connector for the provider."""
+    alive = [worker for worker in found if worker.status == WorkerStatus.ALIVE]
+    return sum(slug in worker.providers for worker in alive)

@@ -26,7 +26,7 @@ from syncline.model import (
     SignalFilter,
 )
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS
-from syncline.store.listings.details import SignalsOfJobs
+from syncline.policy.stats import SignalsOfJobs
 from syncline.text import ago, duration
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -74,8 +74,8 @@ async def list_connections(
         status_links=[
             (name, _link({**wanted, "status": name})) for name in ("", *ConnectionStatus)
         ],
-        by_status=(await views.overview.get()).by_status,
-        total=(await views.overview.get()).connections,
+        by_status=(await views.overview.get()).counts.by_status,
+        total=(await views.overview.get()).counts.connections,
         tenants=await views.tenants.get(),
         providers=await views.providers_known(),
         orders=[

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from syncline.policy.stats import Figure
 from syncline.redaction import mask_secrets
-from syncline.store.stats.counts import Figure
 from syncline.text import one_line, printable, shortened
 
 LARGEST_JSON = 200_000

@@ -1,4 +1,4 @@
-"""The pages that look from above: overview, providers, workers."""
+"""The pages about everything at once: overview, providers, workers."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,9 +9,8 @@ from syncline.api.dashboard.charts import Chart, Entry, stack
 from syncline.api.dashboard.formats import hour, number
 from syncline.api.dashboard.renderer import PageRoute, Shown
 from syncline.api.login import ViewingOperator
-from syncline.model import WorkerStatus
-from syncline.services.stats import MOST_A_MINUTE, Minute, Overview
-from syncline.store.stats.queue import WAITING_LOOKED_AT
+from syncline.policy.stats import Minute, Overview, failures_by_class, sum_counts
+from syncline.services.stats import MOST_A_MINUTE
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 OUTCOMES = {"good": "succeeded", "bad": "failed or to be retried", "open": "waiting or running"}
@@ -19,8 +18,8 @@ OUTCOMES = {"good": "succeeded", "bad": "failed or to be retried", "open": "wait
 
 @router.get("/")
 async def overview(request: Request, viewer: ViewingOperator, views: Shown) -> Response:
-    """Return how everything stands."""
-    seen = await views.overview.get()
+    """Return the overview."""
+    seen, minutes = await views.overview.get(), await views.minutes.get()
     return views.page(
         "overview.html",
         request,
@@ -29,26 +28,29 @@ async def overview(request: Request, viewer: ViewingOperator, views: Shown) -> R
         seen=seen,
         fresh=await views.freshness.get(),
         ill=await request.app.state.engine.health(),
-        jobs_chart=_jobs_chart(seen.minutes),
-        signals_chart=_signals_chart(seen.minutes),
+        minutes=minutes,
+        jobs_chart=_jobs_chart(minutes),
+        signals_chart=_signals_chart(minutes),
         outcomes=OUTCOMES,
-        queue=_queue(seen),
+        queue=seen.queue,
         failures=_failures(seen),
-        alive=[worker for worker in seen.workers if worker.status == WorkerStatus.ALIVE],
-        dead=[worker for worker in seen.workers if worker.status == WorkerStatus.DEAD],
+        waiting=[trouble for trouble in seen.troubles if trouble.waits_for_person],
+        failing=[trouble for trouble in seen.troubles if not trouble.waits_for_person],
+        alive=seen.alive,
+        dead=seen.dead,
     )
 
 
 @router.get("/providers")
 async def providers(request: Request, viewer: ViewingOperator, views: Shown) -> Response:
-    """Return how each provider fares."""
+    """Return the providers and their health."""
     seen = await views.providers.get()
     return views.page("providers.html", request, title="Providers", viewer=viewer, seen=seen)
 
 
 @router.get("/workers")
 async def workers(request: Request, viewer: ViewingOperator, views: Shown) -> Response:
-    """Return who works here, and what runs."""
+    """Return the workers and the running jobs."""
     return views.page(
         "workers.html",
         request,
@@ -63,20 +65,20 @@ async def workers(request: Request, viewer: ViewingOperator, views: Shown) -> Re
 def _jobs_chart(minutes: Sequence[Minute]) -> Chart:
     return stack(
         [
-            Entry(_tell_jobs(minute), {kind: minute.jobs.get(kind, 0) for kind in OUTCOMES})
+            Entry(_title_of_jobs(minute), {kind: minute.jobs.get(kind, 0) for kind in OUTCOMES})
             for minute in minutes
         ]
     )
 
 
-def _tell_jobs(minute: Minute) -> str:
+def _title_of_jobs(minute: Minute) -> str:
     least = _sign(sum(minute.jobs.values()))
-    told = [
+    counts = [
         f"{least}{number(minute.jobs[kind])} {outcome}"
         for kind, outcome in OUTCOMES.items()
         if minute.jobs.get(kind)
     ]
-    return f"{hour(minute.at)}: {', '.join(told) or 'none'}"
+    return f"{hour(minute.at)}: {', '.join(counts) or 'none'}"
 
 
 def _signals_chart(minutes: Sequence[Minute]) -> Chart:
@@ -92,27 +94,10 @@ def _signals_chart(minutes: Sequence[Minute]) -> Chart:
 
 
 def _sign(counted: int) -> str:
-    """Return the sign of a count that ended at its bound."""
+    """Return the sign of a count that reached its bound."""
     return "≥ " if counted >= MOST_A_MINUTE else ""
 
 
-def _queue(seen: Overview) -> dict[str, object]:
-    queues = seen.queues.values()
-    backoff = [sum(pause.count for pause in queue.pauses) for queue in queues]
-    return {
-        "due": sum(queue.due for queue in queues),
-        "is_bounded": any(queue.is_bounded for queue in queues),
-        "running": sum(queue.running for queue in queues),
-        "backoff": sum(backoff),
-        "is_backoff_bounded": max(backoff, default=0) >= WAITING_LOOKED_AT,
-        "oldest_due_at": min(
-            (one.oldest_due_at for one in queues if one.oldest_due_at), default=None
-        ),
-    }
-
-
 def _failures(seen: Overview) -> list[tuple[str, int]]:
-    found: Counter[str] = Counter()
-    for queue in seen.queues.values():
-        found.update(queue.failures)
-    return found.most_common(8)
+    failed = Counter(sum_counts(seen.failed.values()))
+    return Counter(failures_by_class(seen.queue, failed)).most_common(8)

@@ -1,7 +1,7 @@
 """Renders templates, keeps what is costly for a moment, and turns refusals into pages."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Annotated, Any, Generic, TypeVar
@@ -17,7 +17,8 @@ from syncline.api.login import DatabaseAway, SignInNeeded
 from syncline.api.problems import Problem, problem_of
 from syncline.app import Engine
 from syncline.clock import monotonic
-from syncline.services.stats import Freshness, Overview, Providers
+from syncline.policy.freshness import Freshness
+from syncline.policy.stats import Minute, Overview, Providers
 
 T = TypeVar("T")
 OVERVIEW_KEPT_SECONDS = 1.5
@@ -66,6 +67,7 @@ class Views:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.overview: Kept[Overview] = Kept(engine.stats.overview, OVERVIEW_KEPT_SECONDS)
+        self.minutes: Kept[Sequence[Minute]] = Kept(engine.stats.minutes, OVERVIEW_KEPT_SECONDS)
         self.freshness: Kept[Freshness] = Kept(engine.stats.freshness, FRESHNESS_KEPT_SECONDS)
         self.providers: Kept[Providers] = Kept(engine.stats.providers, PROVIDERS_KEPT_SECONDS)
         self.tenants: Kept[list[str]] = Kept(engine.stats.tenants, TENANTS_KEPT_SECONDS)
@@ -84,7 +86,7 @@ class Views:
 
     async def providers_known(self) -> list[str]:
         """Return the providers to choose from."""
-        return [provider.slug for provider in (await self.providers.get()).items]
+        return [provider.provider_slug for provider in (await self.providers.get()).items]
 
     def page(
         self, template: str, request: Request, *, status: int = 200, **values: Any

@@ -1,4 +1,4 @@
-"""`/v1/providers`, `/v1/stats`, `/v1/workers`: how everything fares."""
+"""`/v1/providers`, `/v1/stats`, `/v1/workers`: how everything is doing."""
 
 from dataclasses import asdict
 
@@ -6,7 +6,17 @@ from fastapi import APIRouter, Request
 
 from syncline.api.auth import CanRead, OperatorCanRead, ScopedRoute
 from syncline.api.idempotency import engine_of, problems
-from syncline.api.responses import ProviderOut, ProvidersOut, StatsOut, WorkerOut, WorkersOut
+from syncline.api.responses import (
+    FreshnessOut,
+    ProviderOut,
+    ProvidersOut,
+    StatsOut,
+    TroubleOut,
+    WorkerOut,
+    WorkersOut,
+)
+from syncline.policy.freshness import Freshness
+from syncline.policy.stats import Counts, Overview, ProviderStats, QueueStats, sum_counts
 
 router = APIRouter(prefix="/v1", tags=["overview"], route_class=ScopedRoute)
 
@@ -14,20 +24,16 @@ router = APIRouter(prefix="/v1", tags=["overview"], route_class=ScopedRoute)
 @router.get("/providers", responses=problems())
 async def list_providers(request: Request, principal: CanRead) -> ProvidersOut:
     """Return the providers in use, with their health."""
-    found = await engine_of(request).overview.providers(tenant_id=principal.tenant_id)
-    return ProvidersOut(
-        items=[
-            ProviderOut(**asdict(one.view), health=one.health, workers=one.workers) for one in found
-        ]
-    )
+    found = await engine_of(request).stats.providers(tenant_id=principal.tenant_id)
+    return ProvidersOut(items=[_provider(one, found.kind) for one in found.items])
 
 
 @router.get("/stats", responses=problems())
 async def get_stats(request: Request, principal: CanRead) -> StatsOut:
     """Return sums: of everything for an operator, of one tenant's rows for its key."""
-    return StatsOut(
-        **asdict(await engine_of(request).overview.stats(tenant_id=principal.tenant_id))
-    )
+    stats = engine_of(request).stats
+    seen = await stats.overview(tenant_id=principal.tenant_id)
+    return _stats(seen, await stats.freshness(tenant_id=principal.tenant_id))
 
 
 @router.get("/workers", responses=problems())
@@ -36,3 +42,48 @@ async def list_workers(request: Request, principal: OperatorCanRead) -> WorkersO
     found = await engine_of(request).workers.list()
     shown = [{name: getattr(one, name) for name in WorkerOut.model_fields} for one in found]
     return WorkersOut(items=[WorkerOut(**one) for one in shown])
+
+
+def _provider(one: ProviderStats, kind: str) -> ProviderOut:
+    inexact = {"connections": kind} if kind != "exact" else {}
+    return ProviderOut(
+        provider_slug=one.provider_slug,
+        health=one.health,
+        workers=one.workers,
+        connections=dict(one.connections),
+        running=one.queue.running,
+        due=one.queue.due,
+        backoff=one.queue.backoff,
+        rate_limited=one.queue.rate_limited,
+        oldest_due_at=one.queue.oldest_due_at,
+        outcomes=dict(one.outcomes),
+        inexact=inexact | _bounded(one.queue, "due", "backoff", "rate_limited"),
+    )
+
+
+def _stats(seen: Overview, freshness: Freshness) -> StatsOut:
+    queue, counts = seen.queue, seen.counts
+    return StatsOut(
+        now=seen.now,
+        connections={name: one.count for name, one in counts.by_status.items() if one.count},
+        running_jobs=queue.running,
+        due_jobs=queue.due,
+        backoff_jobs=queue.backoff,
+        oldest_due_at=queue.oldest_due_at,
+        recent_outcomes=sum_counts(seen.outcomes.values()),
+        signals=counts.signals.count,
+        workers_alive=len(seen.alive),
+        freshness=FreshnessOut(**asdict(freshness)),
+        troubles=[TroubleOut(**asdict(one)) for one in seen.troubles],
+        inexact=_estimated(counts) | _bounded(queue, "due_jobs", "backoff_jobs"),
+    )
+
+
+def _bounded(queue: QueueStats, due: str, *backoff: str) -> dict[str, str]:
+    found = {due: "at_least"} if queue.is_bounded else {}
+    return found | (dict.fromkeys(backoff, "at_least") if queue.is_backoff_bounded else {})
+
+
+def _estimated(counts: Counts) -> dict[str, str]:
+    found = {"connections": counts.connections.kind, "signals": counts.signals.kind}
+    return {name: kind for name, kind in found.items() if kind != "exact"}

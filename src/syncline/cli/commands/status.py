@@ -1,9 +1,9 @@
-"""`syncline status` and `syncline top`: how things stand, and what happens now."""
+"""`syncline status` and `syncline top`: how everything is, and what happens now."""
 
 import asyncio
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from syncline.cli.session import perform, session_of
 
 if TYPE_CHECKING:
     from syncline.app import Engine
+    from syncline.cli.views.screen import Snapshot
+    from syncline.policy.freshness import Freshness
+    from syncline.policy.stats import Providers
 
 commands = typer.Typer()
 LINES = 8
@@ -22,29 +25,60 @@ WIDTH_OF_A_PIPE, HEIGHT_OF_A_PIPE = 160, 60
 
 @commands.command(epilog="Example: syncline status")
 def status(context: typer.Context, json: AsJson = False) -> None:
-    """Show how things stand, on one screen."""
+    """Show how everything is, on one screen."""
+    from syncline.cli.views.screen import read_snapshot
     from syncline.cli.views.top import render_status
 
-    async def look(engine: "Engine") -> None:
-        now, found = await engine.status(limit=LINES), await engine.doctor.activity(limit=LINES)
+    async def show(engine: "Engine") -> None:
+        snapshot = await read_snapshot(engine, limit=LINES)
+        providers = await engine.stats.providers()
+        freshness = await engine.stats.freshness()
         if json:
-            more = asdict(found)
-            print_json({**asdict(now), "workers": more["workers"], "queue": more["queue"]})
+            print_json(as_json(snapshot, providers, freshness))
             return
         console = _console()
-        console.print(render_status(now, found, width=console.width, height=console.height))
+        size = {"width": console.width, "height": console.height}
+        console.print(render_status(snapshot, providers, freshness, **size))
 
-    session_of(context).call(look)
+    session_of(context).call(show)
+
+
+def as_json(snapshot: "Snapshot", providers: "Providers", freshness: "Freshness") -> dict[str, Any]:
+    seen, found = snapshot.overview, asdict(snapshot.activity)
+    counts, pending = seen.counts, snapshot.activity.pending_jobs
+    figures = {
+        **{f"summary.connections.{name}": figure for name, figure in counts.by_status.items()},
+        **{f"summary.pending_jobs.{name}": figure for name, figure in pending.items()},
+        "summary.signals": counts.signals,
+    }
+    return {
+        "now": seen.now,
+        "summary": {
+            "connections": {name: one.count for name, one in counts.by_status.items() if one.count},
+            "pending_jobs": {name: one.count for name, one in pending.items()},
+            "signals": counts.signals.count,
+        },
+        **{name: found[name] for name in ("recent", "next_runs", "signals")},
+        "troubles": [asdict(one) for one in seen.troubles],
+        "workers": [asdict(one) for one in seen.workers],
+        "queue": {
+            "depth_by_provider": {slug: one.due for slug, one in seen.queues.items() if one.due},
+            "oldest_due_at": seen.queue.oldest_due_at,
+        },
+        "providers": [asdict(one) for one in providers.items],
+        "freshness": asdict(freshness),
+        "inexact": {name: one.kind for name, one in figures.items() if one.kind != "exact"},
+    }
 
 
 @commands.command(epilog="Example: syncline top --every 2")
 def top(
     context: typer.Context,
     every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.2, help="Time between two looks.")
+        float, typer.Option(metavar="SECONDS", min=0.2, help="Time between two updates.")
     ] = 1.0,
     count: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Leave after so many looks.")
+        int | None, typer.Option(metavar="N", min=1, help="End after this many updates.")
     ] = None,
 ) -> None:
     """Show what happens now, live: throughput, slots, the slowest, what fails.
@@ -66,20 +100,21 @@ async def _show_live(
 ) -> None:
     from rich.live import Live
 
+    from syncline.cli.views.screen import read_snapshot
     from syncline.cli.views.top import Rates, render_top
 
     console, rates, stop = _console(), Rates(), asyncio.Event()
     interrupts.react = stop.set
-    looks = 0
+    shown = 0
     with Live(console=console, auto_refresh=False, transient=False) as live:
         while not stop.is_set():
-            found = await engine.doctor.activity(limit=console.height)
-            rates.note(found)
-            view = render_top(found, rates, width=console.width, height=console.height)
-            # In a thread: a terminal that is held with Ctrl-S must not hold the loop.
+            snapshot = await read_snapshot(engine, limit=console.height)
+            rates.add(snapshot.activity)
+            view = render_top(snapshot, rates, width=console.width, height=console.height)
+            # In a thread: a terminal stopped with Ctrl-S must not stop the loop.
             await asyncio.to_thread(live.update, view, refresh=True)
-            looks += 1
-            if looks == count:
+            shown += 1
+            if shown == count:
                 return
             try:
                 async with asyncio.timeout(every):

@@ -1,4 +1,4 @@
-"""What `up` shows: a view that is drawn anew every second, or lines where there is no terminal."""
+"""What `up` shows: a view redrawn every second, or lines if there is no terminal."""
 
 import asyncio
 from datetime import timedelta
@@ -7,20 +7,19 @@ from rich.console import Console
 from rich.live import Live
 
 from syncline.app import Engine
-from syncline.cli.views.screen import counts, name_of, render
+from syncline.cli.views.screen import Snapshot, counts, name_of, read_snapshot, render
 from syncline.clock import pause
-from syncline.store.stats.status import Status
 from syncline.text import one_line, reason_text, until
 
 MOST_LINES = 40
 REDRAW_SECONDS = 1.0
-LOOK_SECONDS = 3.0  # between two lines
+LINE_SECONDS = 3.0  # between two lines
 ANSWER_SECONDS = 3.0
 LONGEST_SILENCE = timedelta(minutes=1)
 
 
 async def show(engine: Engine, url: str, *, live: bool) -> None:
-    """Show what happens until cancelled; then say that the end may take a while."""
+    """Show what happens until cancelled; then say that stopping may take a while."""
     try:
         await (_show_live if live else _show_lines)(engine, url)
     finally:
@@ -30,13 +29,13 @@ async def show(engine: Engine, url: str, *, live: bool) -> None:
 async def _show_live(engine: Engine, url: str) -> None:
     """Redraw the view."""
     console = Console(highlight=False)
-    status: Status | None = None
+    snapshot: Snapshot | None = None
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            status, problem = await _look(engine, status)
-            if status is not None:
-                view = render(status, url, problem, width=console.width, height=console.height)
-                # In a thread: a terminal that is held with Ctrl-S must not hold the engine.
+            snapshot, problem = await _read(engine, snapshot)
+            if snapshot is not None:
+                view = render(snapshot, url, problem, width=console.width, height=console.height)
+                # In a thread: a terminal stopped with Ctrl-S must not stop the engine.
                 await asyncio.to_thread(live.update, view, refresh=True)
             await pause(REDRAW_SECONDS)
 
@@ -45,55 +44,55 @@ async def _show_lines(engine: Engine, url: str) -> None:
     """Print a line whenever something has changed."""
     _say(f"Syncline is running; see {url} (Ctrl-C stops it).")
     journal = Journal()
-    status: Status | None = None
+    snapshot: Snapshot | None = None
     while True:
-        status, problem = await _look(engine, status)
-        if status is not None:
-            for line in journal.news(status, problem):
+        snapshot, problem = await _read(engine, snapshot)
+        if snapshot is not None:
+            for line in journal.news(snapshot, problem):
                 _say(line)
-        await pause(LOOK_SECONDS)
+        await pause(LINE_SECONDS)
 
 
 class Journal:
-    """Remembers what has been told, and tells only what is new."""
+    """Remembers what was printed, and returns only what is new."""
 
     def __init__(self) -> None:
-        self._told: Status | None = None
+        self._printed: Snapshot | None = None
         self._troubles: set[str] = set()
 
-    def news(self, status: Status, problem: str) -> list[str]:
-        time = f"{status.now:%H:%M:%S}"
+    def news(self, snapshot: Snapshot, problem: str) -> list[str]:
+        time = f"{snapshot.now:%H:%M:%S}"
         if problem:
             return [f"{time}  {problem}"]
         lines = []
-        if self._is_worth_a_line(status):
-            self._told = status
-            due = [until(status.now, run.due_at) for run in status.next_runs[:1]]
+        if self._is_worth_a_line(snapshot):
+            self._printed = snapshot
+            due = [until(snapshot.now, run.due_at) for run in snapshot.activity.next_runs[:1]]
             lines.append(
-                "; ".join([f"{time}  {counts(status).plain}", *(f"next {d}" for d in due)])
+                "; ".join([f"{time}  {counts(snapshot).plain}", *(f"next {d}" for d in due)])
             )
         troubles = {
             f"{name_of(trouble)}: {trouble.status}, {reason_text(trouble.reason)}"
-            for trouble in status.troubles
+            for trouble in snapshot.overview.troubles
         }
         lines += [f"          {trouble}" for trouble in sorted(troubles - self._troubles)]
         self._troubles = troubles
         return lines
 
-    def _is_worth_a_line(self, status: Status) -> bool:
-        told = self._told
+    def _is_worth_a_line(self, snapshot: Snapshot) -> bool:
+        printed = self._printed
         return (
-            told is None
-            or told.summary != status.summary
-            or status.now - told.now >= LONGEST_SILENCE
+            printed is None
+            or counts(printed) != counts(snapshot)
+            or snapshot.now - printed.now >= LONGEST_SILENCE
         )
 
 
-async def _look(engine: Engine, last: Status | None) -> tuple[Status | None, str]:
-    """Return how things stand, or the last that was known and why there is nothing newer."""
+async def _read(engine: Engine, last: Snapshot | None) -> tuple[Snapshot | None, str]:
+    """Return a new snapshot; or the last one, and why there is no newer."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            return await engine.status(limit=MOST_LINES), ""
+            return await read_snapshot(engine, limit=MOST_LINES), ""
     except Exception as error:
         return last, one_line(f"The database does not answer: {type(error).__name__}: {error}")
 

@@ -9,105 +9,138 @@ from rich.table import Table
 from rich.text import Text
 
 from syncline.cli.output import COLOURS
-from syncline.cli.views.screen import counts, name_of, sections_of, share_out, tables_of
+from syncline.cli.views.screen import (
+    Snapshot,
+    counts,
+    figure,
+    name_of,
+    sections_of,
+    share_out,
+    tables_of,
+)
 from syncline.model import Worker
-from syncline.store.stats.activity import Activity
-from syncline.store.stats.status import Status
+from syncline.policy.freshness import Freshness
+from syncline.policy.stats import Activity, Figure, Overview, Providers
 from syncline.text import duration, error_text, one_line, until
 
 WINDOW = timedelta(seconds=30)
 BAR = 20
-FIXED_LINES = 14
+FIXED_LINES = 16
 
 
 class Rates:
-    """How fast jobs are made and signals stored, over the last half minute of looks."""
+    """How fast jobs are made and signals stored, over the readings of the last half minute."""
 
     def __init__(self) -> None:
-        self._looks: deque[tuple[datetime, int, int]] = deque()
+        self._readings: deque[tuple[datetime, int, int]] = deque()
 
-    def note(self, found: Activity) -> None:
-        self._looks.append((found.now, found.jobs_made, found.signals_stored))
-        while len(self._looks) > 2 and found.now - self._looks[0][0] > WINDOW:
-            self._looks.popleft()
+    def add(self, found: Activity) -> None:
+        self._readings.append((found.now, found.jobs_made, found.signals_stored))
+        while len(self._readings) > 2 and found.now - self._readings[0][0] > WINDOW:
+            self._readings.popleft()
 
     def per_second(self) -> tuple[float, float] | None:
-        """Return jobs and signals a second; None after a single look."""
-        (then, jobs, signals), (now, jobs_now, signals_now) = self._looks[0], self._looks[-1]
+        """Return jobs and signals per second; None after a single reading."""
+        (then, jobs, signals), (now, jobs_now, signals_now) = self._readings[0], self._readings[-1]
         seconds = (now - then).total_seconds()
         if seconds <= 0:
             return None
-        # The server may have lost its statistics meanwhile.
+        # The server may have reset its statistics in between.
         return max(jobs_now - jobs, 0) / seconds, max(signals_now - signals, 0) / seconds
 
 
-def render_status(status: Status, found: Activity, *, width: int, height: int) -> RenderableType:
-    """Return one screen: counts, who works, what waits, what happened, what comes, what is ill."""
-    sections = sections_of(status)
+def render_status(
+    snapshot: Snapshot, providers: Providers, freshness: Freshness, *, width: int, height: int
+) -> RenderableType:
+    """Return one screen: counts, queue, providers, freshness, workers, and the latest of each."""
+    workers = snapshot.overview.workers
     return Group(
-        counts(status),
-        _queue(found),
+        counts(snapshot),
+        _queue(snapshot.overview),
+        _providers(providers),
+        _freshness(freshness),
         Text(),
-        _workers(found.workers, found.now),
-        *tables_of(sections, width=width, rows=height - FIXED_LINES - len(found.workers)),
+        _workers(workers, snapshot.now),
+        *tables_of(sections_of(snapshot), width=width, rows=height - FIXED_LINES - len(workers)),
     )
 
 
-def render_top(found: Activity, rates: Rates, *, width: int, height: int) -> RenderableType:
+def render_top(snapshot: Snapshot, rates: Rates, *, width: int, height: int) -> RenderableType:
     """Return the live view."""
-    room = share_out(
-        [len(found.slowest), len(found.failing)], height - FIXED_LINES - len(found.workers)
-    )
-    slowest = [
-        (name_of(job), job.job_type, duration(found.now - job.started_at), "")
-        for job in found.slowest[: room[0]]
+    now, workers = snapshot.now, snapshot.overview.workers
+    failing = [one for one in snapshot.overview.troubles if not one.waits_for_person]
+    slowest = snapshot.activity.slowest
+    room = share_out([len(slowest), len(failing)], height - FIXED_LINES - len(workers))
+    slow_rows = [
+        (name_of(job), job.job_type, duration(now - job.started_at), "")
+        for job in slowest[: room[0]]
     ]
-    failing = [
+    failing_rows = [
         (
-            name_of(job),
-            f"{job.attempts} x",
-            until(found.now, job.retry_after),
-            error_text(job.error),
+            name_of(one),
+            f"{one.attempts} x",
+            until(now, one.retry_after) if one.retry_after else "",
+            error_text(one.reason),
         )
-        for job in found.failing[: room[1]]
+        for one in failing[: room[1]]
     ]
     return Group(
-        Text.assemble(("Syncline", "bold"), f"  {found.now:%H:%M:%S}Z  ", ("Ctrl-C leaves", "dim")),
-        _throughput(found, rates),
-        _queue(found),
+        Text.assemble(("Syncline", "bold"), f"  {now:%H:%M:%S}Z  ", ("Ctrl-C leaves", "dim")),
+        _throughput(snapshot, rates),
+        _queue(snapshot.overview),
         Text(),
-        _workers(found.workers, found.now),
+        _workers(workers, now),
         Text(),
-        _table(("Slowest", "Type", "For", ""), slowest, width),
+        _table(("Slowest", "Type", "For", ""), slow_rows, width),
         Text(),
-        _table(("Failing", "Failures", "Again", "Error"), failing, width),
+        _table(("Failing", "Failures", "Again", "Error"), failing_rows, width),
     )
 
 
-def _throughput(found: Activity, rates: Rates) -> Text:
+def _throughput(snapshot: Snapshot, rates: Rates) -> Text:
     per_second = rates.per_second()
-    told = (
+    shown = (
         "measuring …"
         if per_second is None
         else "{:,.1f} jobs/s, {:,.1f} signals/s".format(*per_second)
     )
-    running = found.summary.pending_jobs.get("running", 0)
-    return Text.assemble("Throughput: ", (told, "bold"), f"; {running:,} running")
+    running = snapshot.overview.queue.running
+    return Text.assemble("Throughput: ", (shown, "bold"), f"; {running:,} running")
 
 
-def _queue(found: Activity) -> Text:
-    queue = found.queue
-    if not queue.depth_by_provider:
+def _queue(seen: Overview) -> Text:
+    total = seen.queue
+    if not total.due or total.oldest_due_at is None:
         return Text("Due and waiting: none")
-    waiting = sorted(queue.depth_by_provider.items(), key=lambda entry: -entry[1])
-    shown = ", ".join(f"{one_line(slug)} {depth:,}" for slug, depth in waiting[:6])
-    oldest = (
-        f", the oldest for {duration(found.now - queue.oldest_due_at)}"
-        if queue.oldest_due_at
-        else ""
+    waiting = sorted(seen.queues.values(), key=lambda queue: -queue.due)
+    shown = ", ".join(
+        f"{one_line(queue.provider_slug)} {queue.due:,}" for queue in waiting[:6] if queue.due
     )
-    total = sum(queue.depth_by_provider.values())
-    return Text(f"Due and waiting: {total:,}{oldest} ({shown})", no_wrap=True, overflow="ellipsis")
+    due = figure(Figure(total.due, "at_least" if total.is_bounded else "exact"))
+    oldest = duration(seen.now - total.oldest_due_at)
+    return Text(
+        f"Due and waiting: {due}, the oldest for {oldest} ({shown})",
+        no_wrap=True,
+        overflow="ellipsis",
+    )
+
+
+def _providers(found: Providers) -> Text:
+    line = Text("Providers: ", no_wrap=True, overflow="ellipsis")
+    for number, one in enumerate(found.items):
+        line.append(f"{', ' if number else ''}{one_line(one.provider_slug)} ")
+        line.append(one.health, style=COLOURS.get(one.health, ""))
+    return line if found.items else line.append("none")
+
+
+def _freshness(found: Freshness) -> Text:
+    bands = [f"{band.label}: {band.count:,}" for band in found.bands if band.count]
+    source = f" (of {found.sampled:,} sampled)" if found.is_sample else ""
+    return Text(
+        f"Last good sync{source}: {', '.join(bands) or 'no active connections'}",
+        no_wrap=True,
+        overflow="ellipsis",
+    )
 
 
 def _workers(workers: Sequence[Worker], now: datetime) -> RenderableType:

@@ -10,6 +10,7 @@ from syncline.engine.upkeep.connector_files import ConnectorFiles
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER, FORGOTTEN_AFTER
 from syncline.engine.upkeep.key_uses import KeyUses
 from syncline.model import ApiKey, Worker, WorkerStatus
+from syncline.policy.freshness import ages_by_provider
 from syncline.store.data import keys, workers
 from syncline.store.pool import Pool
 from syncline.store.stats import freshness, table_sizes
@@ -47,12 +48,12 @@ class Maintenance:
             tables = await table_sizes.measure_tables(tx)
             oldest_snapshot = await table_sizes.oldest_snapshot(tx)
             rows = {table.name: table.rows for table in tables}
-            fresh = await freshness.measure(tx, connections=rows["connections"], now=now)
+            sample = await freshness.sample(tx, connections=rows["connections"])
             expiring = await keys.list_expiring(tx, now=now)
         self._report_expiring(expiring)
         self._telemetry.workers_counted(Counter(worker.status for worker in present))
         self._telemetry.tables_measured(tables, oldest_snapshot)
-        self._telemetry.freshness_measured(fresh.ages, fresh.weight)
+        self._telemetry.freshness_measured(ages_by_provider(sample, now), sample.weight)
         self._report_deaths([worker for worker in present if worker.status == WorkerStatus.DEAD])
         await self._files.sweep()
         return MAINTAIN_EVERY

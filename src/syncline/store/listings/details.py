@@ -1,16 +1,18 @@
-"""What the rows of a page need beside themselves: names, signals by job, leases, choices."""
+"""What dashboard pages show beside their rows: names, signals by job, leases, tenants."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from syncline.policy.stats import SignalsOfJobs
 from syncline.store.pool import Transaction
 
-SIGNALS_LOOKED_AT = 20_000
+SIGNALS_READ = 20_000
+RUNNING_READ = 20_000
 
 NAMES = """
-    -- What connections are called.
+    -- The external ids of connections.
     SELECT id, external_id FROM {schema}.connections WHERE id = ANY ($1)
 """
 
@@ -21,9 +23,9 @@ async def read_names(tx: Transaction, ids: Iterable[UUID]) -> dict[UUID, str]:
 
 
 COUNT_SIGNALS_OF_JOBS = """
-    -- Signals by the job that brought them, among the latest of one connection.
+    -- Signals by job, among the latest of one connection.
     SELECT job_id, count(*) AS count, min(received_at) AS first_at,
-           sum(count(*)) OVER ()::bigint AS looked_at
+           sum(count(*)) OVER ()::bigint AS read
       FROM (SELECT job_id, received_at FROM {schema}.signals
              WHERE connection_id = $1 AND received_at >= $2
              ORDER BY received_at DESC, id DESC LIMIT $3) AS latest
@@ -31,33 +33,19 @@ COUNT_SIGNALS_OF_JOBS = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SignalsOfJobs:
-    """Signals by job; where the bound was reached, a job before `counted_from` is not counted."""
-
-    by_job: dict[UUID, int]
-    counted_from: datetime | None = None
-
-    def of(self, job_id: UUID, started_at: datetime | None) -> int | None:
-        """Return how many signals a job brought; None where that was not counted."""
-        if self.counted_from and (started_at is None or started_at <= self.counted_from):
-            return None
-        return self.by_job.get(job_id, 0)
-
-
 async def count_signals_of_jobs(
     tx: Transaction, connection_id: UUID, *, since: datetime
 ) -> SignalsOfJobs:
-    """Return how many signals each job of a connection brought from an instant on."""
-    rows = await tx.fetch(COUNT_SIGNALS_OF_JOBS, connection_id, since, SIGNALS_LOOKED_AT)
+    """Return how many signals each job of a connection stored from `since` on."""
+    rows = await tx.fetch(COUNT_SIGNALS_OF_JOBS, connection_id, since, SIGNALS_READ)
     by_job = {row["job_id"]: row["count"] for row in rows if row["job_id"] is not None}
-    is_bounded = bool(rows) and rows[0]["looked_at"] >= SIGNALS_LOOKED_AT
+    is_bounded = bool(rows) and rows[0]["read"] >= SIGNALS_READ
     first_at = min(row["first_at"] for row in rows) if is_bounded else None
     return SignalsOfJobs(by_job, first_at)
 
 
 LEASES = """
-    -- What runs, those leases first that end first.
+    -- Running jobs, the first lease to expire first.
     SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.started_at,
            j.lease_expires_at, j.attempts, c.external_id
       FROM (SELECT * FROM {schema}.sync_jobs WHERE status = 'running'
@@ -81,12 +69,12 @@ class Lease:
 
 
 async def list_leases(tx: Transaction, *, limit: int) -> list[Lease]:
-    rows = await tx.fetch(LEASES, limit, SIGNALS_LOOKED_AT)
+    rows = await tx.fetch(LEASES, limit, RUNNING_READ)
     return [Lease(**row) for row in rows]
 
 
 TENANTS = """
-    -- Tenants in order, by hopping along the index, up to a bound.
+    -- Tenants by name, up to a bound. The recursion hops along the index.
     WITH RECURSIVE hops AS (
         (SELECT tenant_id, 1 AS place FROM {schema}.connections ORDER BY tenant_id LIMIT 1)
         UNION ALL
@@ -101,22 +89,3 @@ TENANTS = """
 async def list_tenants(tx: Transaction, *, limit: int) -> list[str]:
     """Return the first tenants by name."""
     return [row["tenant_id"] for row in await tx.fetch(TENANTS, limit)]
-
-
-COUNT_BY_PROVIDER = """
-    -- Connections by provider and status in some blocks of the table.
-    SELECT provider_slug, status, count(*) AS count
-      FROM (SELECT provider_slug, status FROM {schema}.connections TABLESAMPLE SYSTEM ($1)
-             LIMIT $2) AS bounded
-     GROUP BY provider_slug, status
-"""
-
-
-async def count_by_provider(
-    tx: Transaction, *, percent: float, limit: int
-) -> dict[str, dict[str, int]]:
-    """Return connections by provider and status, among so many percent of them."""
-    found: dict[str, dict[str, int]] = {}
-    for row in await tx.fetch(COUNT_BY_PROVIDER, percent, limit):
-        found.setdefault(row["provider_slug"], {})[row["status"]] = row["count"]
-    return found

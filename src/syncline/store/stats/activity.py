@@ -1,17 +1,114 @@
-"""What happens now: how much is written, what runs longest, what fails most, what waits."""
+"""What happens now, and what happened in each of the last minutes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
-from syncline.model import Worker
+from syncline.policy.stats import Activity, Attempt, LatestSignal, NextRun, RunningJob
 from syncline.sdk.json_text import read_json
-from syncline.store.data import workers
 from syncline.store.pool import Transaction
-from syncline.store.stats import summary as views
-from syncline.store.stats.status import Whose
-from syncline.store.stats.summary import Queue, Summary
+from syncline.store.stats.counts import count_pending
+
+LATEST_READ = 1_000
+RUNNING_READ = 20_000
+PREVIEW_CHARACTERS = 300
+
+RECENT_ATTEMPTS = """
+    -- The attempts that ended or started last, among the jobs made last.
+    WITH latest AS MATERIALIZED (
+        SELECT id, connection_id, job_type, status, attempts, started_at, finished_at, error
+          FROM {schema}.sync_jobs ORDER BY id DESC LIMIT $2
+    )
+    SELECT c.tenant_id, c.provider_slug, c.external_id, c.id AS connection_id,
+           latest.id AS job_id, latest.job_type, latest.status, latest.attempts,
+           latest.started_at, latest.finished_at, latest.error
+      FROM latest JOIN {schema}.connections c ON c.id = latest.connection_id
+     WHERE latest.started_at IS NOT NULL
+     ORDER BY coalesce(latest.finished_at, latest.started_at) DESC, latest.id DESC
+     LIMIT $1
+"""
+
+NEXT_RUNS = """
+    -- Queued jobs by when they are due, then connections by when the scheduler checks them. The
+    -- recursions hop along the indexes: they read the first jobs of each provider and priority.
+    WITH RECURSIVE heads AS (
+        (SELECT provider_slug, priority FROM {schema}.sync_jobs
+          WHERE status = 'queued' AND retry_after IS NULL
+          ORDER BY provider_slug, priority DESC, scheduled_at, id LIMIT 1)
+        UNION ALL
+        SELECT next.* FROM heads CROSS JOIN LATERAL (
+            SELECT * FROM (
+                (SELECT provider_slug, priority FROM {schema}.sync_jobs
+                  WHERE status = 'queued' AND retry_after IS NULL
+                    AND provider_slug = heads.provider_slug AND priority < heads.priority
+                  ORDER BY priority DESC, scheduled_at, id LIMIT 1)
+                UNION ALL
+                (SELECT provider_slug, priority FROM {schema}.sync_jobs
+                  WHERE status = 'queued' AND retry_after IS NULL
+                    AND provider_slug > heads.provider_slug
+                  ORDER BY provider_slug, priority DESC, scheduled_at, id LIMIT 1)) AS either
+             ORDER BY provider_slug, priority DESC LIMIT 1) next
+    ), providers (slug) AS (
+        (SELECT provider_slug FROM {schema}.sync_jobs
+          WHERE status = 'queued' AND retry_after IS NOT NULL
+          ORDER BY provider_slug, retry_after LIMIT 1)
+        UNION ALL
+        SELECT (SELECT j.provider_slug FROM {schema}.sync_jobs j
+                 WHERE j.status = 'queued' AND j.retry_after IS NOT NULL
+                   AND j.provider_slug > providers.slug
+                 ORDER BY j.provider_slug, j.retry_after LIMIT 1)
+          FROM providers WHERE providers.slug IS NOT NULL
+    ), queued AS (
+        SELECT ready.* FROM heads CROSS JOIN LATERAL (
+            SELECT j.connection_id, j.scheduled_at AS due_at, j.attempts FROM {schema}.sync_jobs j
+             WHERE j.status = 'queued' AND j.retry_after IS NULL
+               AND j.provider_slug = heads.provider_slug AND j.priority = heads.priority
+             ORDER BY j.scheduled_at, j.id LIMIT $1) ready
+        UNION ALL
+        SELECT waiting.* FROM providers CROSS JOIN LATERAL (
+            SELECT j.connection_id, greatest(j.scheduled_at, j.retry_after), j.attempts
+              FROM {schema}.sync_jobs j
+             WHERE j.status = 'queued' AND j.retry_after IS NOT NULL
+               AND j.provider_slug = providers.slug
+             ORDER BY j.retry_after LIMIT $1) waiting
+    )
+    (SELECT c.tenant_id, c.provider_slug, c.external_id, c.id AS connection_id, j.due_at, j.attempts
+       FROM (SELECT * FROM queued ORDER BY due_at, connection_id LIMIT $1) j
+       JOIN {schema}.connections c ON c.id = j.connection_id)
+    UNION ALL
+    (SELECT c.tenant_id, c.provider_slug, c.external_id, c.id, greatest(c.look_at, $2), 0
+       FROM (SELECT * FROM {schema}.connections WHERE status = 'active'
+              ORDER BY look_at, id LIMIT $3) c
+       LEFT JOIN LATERAL (SELECT j.id FROM {schema}.sync_jobs j
+                           WHERE j.connection_id = c.id AND j.job_type = 'incremental'
+                             AND j.status IN ('queued', 'running') LIMIT 1) pending ON true
+      WHERE pending.id IS NULL
+      ORDER BY c.look_at, c.id LIMIT $1)
+    ORDER BY due_at, connection_id LIMIT $1
+"""
+
+LATEST_SIGNALS = """
+    -- The signals stored last, each with the beginning of its payload.
+    SELECT s.tenant_id, s.provider_slug, coalesce(c.external_id, '') AS external_id,
+           s.connection_id, s.kind, s.occurred_at, left(s.payload::text, $2) AS preview
+      FROM (SELECT * FROM {schema}.signals ORDER BY id DESC LIMIT $1) s
+      LEFT JOIN {schema}.connections c ON c.id = s.connection_id
+     ORDER BY s.id DESC
+"""
+
+
+SLOWEST = """
+    -- What has been running longest.
+    SELECT c.tenant_id, c.provider_slug, c.external_id, c.id AS connection_id,
+           j.job_type, j.started_at, j.attempts
+      FROM (SELECT * FROM (SELECT id, connection_id, job_type, started_at, attempts
+                             FROM {schema}.sync_jobs WHERE status = 'running'
+                            ORDER BY connection_id, flight LIMIT $2) AS bounded
+             ORDER BY started_at, id LIMIT $1) j
+      JOIN {schema}.connections c ON c.id = j.connection_id
+     ORDER BY j.started_at, j.id
+"""
 
 WRITTEN = """
     -- Rows written since the server's statistics began: jobs made, signals stored.
@@ -21,68 +118,77 @@ WRITTEN = """
      WHERE relid IN ($1::text::regclass, $2::text::regclass)
 """
 
-SLOWEST = """
-    -- What has been running longest.
-    SELECT c.tenant_id, c.provider_slug, c.external_id, c.id AS connection_id,
-           j.job_type, j.started_at, j.attempts
-      FROM (SELECT id, connection_id, job_type, started_at, attempts FROM {schema}.sync_jobs
-             WHERE status = 'running' ORDER BY started_at, id LIMIT $1) j
-      JOIN {schema}.connections c ON c.id = j.connection_id
-     ORDER BY j.started_at, j.id
-"""
 
-FAILING = """
-    -- What fails over and over, the most often first.
-    SELECT c.tenant_id, c.provider_slug, c.external_id, c.id AS connection_id,
-           j.attempts, j.retry_after, j.error
-      FROM (SELECT id, connection_id, attempts, retry_after, error FROM {schema}.sync_jobs
-             WHERE status = 'queued' AND retry_after IS NOT NULL
-             ORDER BY attempts DESC, id LIMIT $1) j
-      JOIN {schema}.connections c ON c.id = j.connection_id
-     ORDER BY j.attempts DESC, j.id
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Slow(Whose):
-    job_type: str
-    started_at: datetime
-    attempts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Failing(Whose):
-    attempts: int
-    retry_after: datetime
-    error: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """`jobs_made` and `signals_stored` only grow; two looks tell how fast."""
-
-    now: datetime
-    summary: Summary
-    jobs_made: int
-    signals_stored: int
-    queue: Queue
-    workers: Sequence[Worker]
-    slowest: Sequence[Slow]
-    failing: Sequence[Failing]
-
-
-async def look(tx: Transaction, *, now: datetime, silent_since: datetime, limit: int) -> Activity:
+async def read_activity(tx: Transaction, *, now: datetime, limit: int) -> Activity:
     """Return what happens now, with up to `limit` lines of each list."""
     written = await tx.fetchrow(WRITTEN, tx.qualified("sync_jobs"), tx.qualified("signals"))
-    slowest = await tx.fetch(SLOWEST, limit)
-    failing = await tx.fetch(FAILING, limit)
+    recent = await tx.fetch(RECENT_ATTEMPTS, limit, LATEST_READ)
+    next_runs = await tx.fetch(NEXT_RUNS, limit, now, LATEST_READ)
+    signals = await tx.fetch(LATEST_SIGNALS, limit, PREVIEW_CHARACTERS)
+    slowest = await tx.fetch(SLOWEST, limit, RUNNING_READ)
     return Activity(
         now=now,
-        summary=await views.summarise(tx),
+        pending_jobs=await count_pending(tx),
         jobs_made=written["jobs"],
         signals_stored=written["signals"],
-        queue=await views.measure_queue(tx, now=now),
-        workers=await workers.list_all(tx, silent_since=silent_since),
-        slowest=[Slow(**row) for row in slowest],
-        failing=[Failing(**{**row, "error": read_json(row["error"])}) for row in failing],
+        recent=[_attempt(row) for row in recent],
+        next_runs=[NextRun(**row) for row in next_runs],
+        signals=[LatestSignal(**row) for row in signals],
+        slowest=[RunningJob(**row) for row in slowest],
     )
+
+
+def _attempt(row: Any) -> Attempt:
+    return Attempt(**{**row, "error": read_json(row["error"])})
+
+
+COUNT_JOBS_MADE = """
+    -- Jobs by the minute in which they were made, read from their ids, and by outcome.
+    SELECT span.place, made.outcome, count(*) AS count
+      FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS span (first_id, last_id, place)
+     CROSS JOIN LATERAL (
+           SELECT CASE WHEN j.status IN ('succeeded', 'completed') THEN 'good'
+                       WHEN j.status = 'failed' OR j.error IS NOT NULL THEN 'bad'
+                       ELSE 'open' END AS outcome
+             FROM {schema}.sync_jobs j
+            WHERE j.id >= span.first_id AND j.id < span.last_id
+            ORDER BY j.id LIMIT $3) made
+     GROUP BY span.place, made.outcome
+"""
+
+COUNT_SIGNALS_STORED = """
+    -- Signals by the minute in which they were stored.
+    SELECT span.place, (SELECT count(*) FROM (
+               SELECT FROM {schema}.signals s
+                WHERE s.received_at >= span.since AND s.received_at < span.until
+                ORDER BY s.received_at LIMIT $3) AS bounded) AS count
+      FROM unnest($1::timestamptz[], $2::timestamptz[]) WITH ORDINALITY
+           AS span (since, until, place)
+"""
+
+Span = tuple[datetime, datetime]
+
+
+async def count_jobs_made(
+    tx: Transaction, spans: Sequence[Span], *, limit: int
+) -> list[dict[str, int]]:
+    """Return the jobs made in each span of time, by outcome: `good`, `bad` or `open`."""
+    ids = [(first_id_at(since), first_id_at(until)) for since, until in spans]
+    found: list[dict[str, int]] = [{} for _ in spans]
+    arguments = ([first for first, _ in ids], [last for _, last in ids], limit)
+    for row in await tx.fetch(COUNT_JOBS_MADE, *arguments):
+        found[row["place"] - 1][row["outcome"]] = row["count"]
+    return found
+
+
+async def count_signals_stored(tx: Transaction, spans: Sequence[Span], *, limit: int) -> list[int]:
+    """Return the signals stored in each span of time, counted no further than the limit."""
+    since, until = [span[0] for span in spans], [span[1] for span in spans]
+    rows = await tx.fetch(COUNT_SIGNALS_STORED, since, until, limit)
+    by_place = {row["place"]: row["count"] for row in rows}
+    return [by_place[place + 1] for place in range(len(spans))]
+
+
+def first_id_at(instant: datetime) -> UUID:
+    """Return the lowest of the time-ordered ids that are made from an instant on."""
+    return UUID(int=max(int(instant.timestamp() * 1000), 0) << 80)

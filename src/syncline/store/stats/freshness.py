@@ -1,41 +1,53 @@
-"""How old what was synced is: the last good sync of active connections, or of a sample."""
+"""When active connections last synced well: all of them, or a sample where there are many."""
 
-from collections import defaultdict
-from dataclasses import dataclass
-from datetime import datetime
-
+from syncline.policy.freshness import LastSync, Sample
 from syncline.store.pool import Transaction
 
-SAMPLED = 2000
-RUNS_LOOKED_BACK = 20  # a connection that failed so often in a row counts from its creation
+SAMPLED = 2_000
+READ_WHOLE = 3  # times the sample: up to here every connection is read
+RUNS_LOOKED_BACK = 20  # a connection that failed so often in a row counts as never synced
 
 SAMPLE = """
-    -- Active connections in some blocks of the table, and since when each waits for news.
-    SELECT c.provider_slug, coalesce(good.finished_at, c.created_at) AS fresh_at
+    -- Active connections in some blocks of the table, and the last good sync of each.
+    SELECT c.provider_slug, good.finished_at AS last_good_at, c.created_at
       FROM {schema}.connections AS c TABLESAMPLE SYSTEM ($1)
       LEFT JOIN LATERAL (
-           SELECT max(late.finished_at) AS finished_at FROM (
+           SELECT late.finished_at FROM (
                SELECT j.finished_at, j.status FROM {schema}.sync_jobs j
                 WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
                 ORDER BY j.finished_at DESC LIMIT $2) late
-            WHERE late.status IN ('succeeded', 'completed')) good ON true
+            WHERE late.status IN ('succeeded', 'completed')
+            ORDER BY late.finished_at DESC LIMIT 1) good ON true
      WHERE c.status = 'active'
      LIMIT $3
 """
 
+SAMPLE_OF_TENANT = """
+    -- The active ones among a tenant's connections up to a bound, and the last good sync of each.
+    SELECT c.provider_slug, good.finished_at AS last_good_at, c.created_at
+      FROM (SELECT id, provider_slug, created_at, status FROM {schema}.connections
+             WHERE tenant_id = $1 LIMIT $3) AS c
+      LEFT JOIN LATERAL (
+           SELECT late.finished_at FROM (
+               SELECT j.finished_at, j.status FROM {schema}.sync_jobs j
+                WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
+                ORDER BY j.finished_at DESC LIMIT $2) late
+            WHERE late.status IN ('succeeded', 'completed')
+            ORDER BY late.finished_at DESC LIMIT 1) good ON true
+     WHERE c.status = 'active'
+"""
 
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """Ages in seconds by provider; each stands for `weight` connections."""
 
-    ages: dict[str, list[float]]
-    weight: float
+async def sample(tx: Transaction, *, connections: int, size: int = SAMPLED) -> Sample:
+    """Return the active connections, or about `size` of them if there are many in all."""
+    share = size / connections if connections > READ_WHOLE * size else 1.0
+    rows = await tx.fetch(SAMPLE, 100 * share, RUNS_LOOKED_BACK, 2 * READ_WHOLE * size)
+    return Sample([LastSync(**row) for row in rows], 1 / share)
 
 
-async def measure(tx: Transaction, *, connections: int, now: datetime) -> Freshness:
-    """Return how old connections are, out of about so many."""
-    share = min(SAMPLED / max(connections, 1), 1.0) if connections > 3 * SAMPLED else 1.0
-    ages: dict[str, list[float]] = defaultdict(list)
-    for row in await tx.fetch(SAMPLE, 100 * share, RUNS_LOOKED_BACK, 4 * SAMPLED):
-        ages[row["provider_slug"]].append(max((now - row["fresh_at"]).total_seconds(), 0))
-    return Freshness(ages, 1 / share)
+async def sample_of_tenant(
+    tx: Transaction, tenant_id: str, *, connections: int, size: int = SAMPLED
+) -> Sample:
+    bound = READ_WHOLE * size
+    rows = await tx.fetch(SAMPLE_OF_TENANT, tenant_id, RUNS_LOOKED_BACK, bound)
+    return Sample([LastSync(**row) for row in rows], max(connections / bound, 1.0))

@@ -1,62 +1,97 @@
-"""Providers as people look at them: how much there is of each, and how it fares."""
+"""What each provider has: connections by status, and how its recent jobs ended."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from syncline.model import ConnectionStatus
+from syncline.policy.stats import Figure
 from syncline.store.pool import Transaction
+from syncline.store.stats.activity import first_id_at
+from syncline.store.stats.counts import COUNTED_EXACTLY
 
-JOBS_LOOKED_AT = 5000
+JOBS_READ = 5_000
+FAILURES_READ = 2_000
 
-COUNT_CONNECTIONS = """
-    -- Connections by provider and status, of one tenant where one is named.
-    SELECT provider_slug, status, count(*) AS count FROM {schema}.connections
-     WHERE ($1::text IS NULL OR tenant_id = $1)
+SAMPLE_CONNECTIONS = """
+    -- Connections by provider and status in some blocks of the table.
+    SELECT provider_slug, status, count(*) AS count
+      FROM (SELECT provider_slug, status FROM {schema}.connections TABLESAMPLE SYSTEM ($1)
+             LIMIT $2) AS bounded
      GROUP BY provider_slug, status
 """
 
-COUNT_WAITING = """
-    -- Jobs that wait or run, by provider: how many, and since when the oldest is due.
-    SELECT provider_slug,
-           count(*) FILTER (WHERE status = 'running') AS running,
-           count(*) FILTER (WHERE status = 'queued' AND scheduled_at <= $2
-                                  AND (retry_after IS NULL OR retry_after <= $2)) AS due,
-           count(*) FILTER (WHERE status = 'queued' AND retry_after > $2) AS backoff,
-           count(*) FILTER (WHERE status = 'queued' AND retry_after > $2
-                                  AND error -> 'hinted' = 'true') AS rate_limited,
-           min(greatest(scheduled_at, retry_after)) FILTER (
-               WHERE status = 'queued' AND scheduled_at <= $2
-                     AND (retry_after IS NULL OR retry_after <= $2)) AS oldest_due_at
-      FROM {schema}.sync_jobs
-     WHERE status IN ('queued', 'running') AND ($1::text IS NULL OR tenant_id = $1)
-     GROUP BY provider_slug
+COUNT_CONNECTIONS_OF_TENANT = """
+    -- One tenant's connections by provider and status, up to a bound.
+    SELECT provider_slug, status, count(*) AS count
+      FROM (SELECT provider_slug, status FROM {schema}.connections
+             WHERE tenant_id = $1 LIMIT $2) AS bounded
+     GROUP BY provider_slug, status
 """
 
-COUNT_RECENT = """
-    -- What became of the jobs made last: outcomes by provider, failures by class.
-    WITH latest AS MATERIALIZED (
-        SELECT provider_slug, status, error FROM {schema}.sync_jobs ORDER BY id DESC LIMIT $1
+
+@dataclass(frozen=True, slots=True)
+class ConnectionsByProvider:
+    """Connections by provider and status, and the kind of figure that each count is."""
+
+    by_provider: Mapping[str, Mapping[str, int]]
+    kind: str
+
+
+async def count_connections(
+    tx: Transaction, tenant_id: str | None, *, total: Figure
+) -> ConnectionsByProvider:
+    """Return connections by provider, scaled up from a sample if `total` is large."""
+    if tenant_id is not None:
+        rows = await tx.fetch(COUNT_CONNECTIONS_OF_TENANT, tenant_id, COUNTED_EXACTLY)
+        return ConnectionsByProvider(_by_provider(rows, 1.0), total.kind)
+    is_sample = total.count > COUNTED_EXACTLY
+    share = COUNTED_EXACTLY / total.count if is_sample else 1.0
+    rows = await tx.fetch(SAMPLE_CONNECTIONS, 100 * share, 2 * COUNTED_EXACTLY)
+    return ConnectionsByProvider(
+        _by_provider(rows, 1 / share), "estimate" if is_sample else "exact"
     )
+
+
+def _by_provider(rows: Any, factor: float) -> dict[str, dict[str, int]]:
+    counted = {(row["provider_slug"], row["status"]): row["count"] for row in rows}
+    found: dict[str, dict[str, int]] = {}
+    for slug in sorted({slug for slug, _ in counted}):
+        found[slug] = {
+            status.value: round(counted[slug, status] * factor)
+            for status in ConnectionStatus
+            if (slug, status) in counted
+        }
+    return found
+
+
+COUNT_OUTCOMES = """
+    -- How the jobs made last ended, by provider: succeeded, or the class of the error.
     SELECT provider_slug,
            CASE WHEN status IN ('succeeded', 'completed') THEN 'succeeded'
                 ELSE left(coalesce(error ->> 'class', status), 100) END AS outcome,
            count(*) AS count
-      FROM latest
+      FROM (SELECT provider_slug, status, error FROM {schema}.sync_jobs
+             ORDER BY id DESC LIMIT $1) AS latest
      WHERE status IN ('succeeded', 'completed', 'failed') OR error IS NOT NULL
      GROUP BY 1, 2
 """
 
-COUNT_RECENT_OF_TENANT = """
-    -- The same of one tenant: jobs that ended last, and those that failed and are to be retried.
+COUNT_OUTCOMES_OF_TENANT = """
+    -- The same of one tenant: its jobs that ended last, and those that will be retried.
     WITH latest AS MATERIALIZED (
         (SELECT provider_slug, status, error FROM {schema}.sync_jobs
-          WHERE tenant_id = $1
+          WHERE tenant_id = $2
             AND coalesce(status, '') IN ('succeeded', 'completed', 'failed', 'cancelled')
-          ORDER BY id DESC LIMIT $2)
+          ORDER BY id DESC LIMIT $1)
          UNION ALL
-        (SELECT provider_slug, status, error FROM {schema}.sync_jobs
-          WHERE tenant_id = $1 AND status IN ('queued', 'running') AND error IS NOT NULL
-          LIMIT $2)
+        (SELECT j.provider_slug, j.status, j.error
+           FROM (SELECT id FROM {schema}.connections WHERE tenant_id = $2 LIMIT $1) c
+          CROSS JOIN LATERAL (SELECT * FROM {schema}.sync_jobs
+                               WHERE connection_id = c.id AND status IN ('queued', 'running')
+                              OFFSET 0) j
+          WHERE j.error IS NOT NULL)
     )
     SELECT provider_slug,
            CASE WHEN status IN ('succeeded', 'completed') THEN 'succeeded'
@@ -68,53 +103,52 @@ COUNT_RECENT_OF_TENANT = """
 """
 
 
-@dataclass(slots=True)
-class ProviderView:
-    """How one provider fares; `outcomes` are those of the jobs made last, failures by class."""
-
-    provider_slug: str
-    connections: dict[str, int] = field(default_factory=dict)
-    running: int = 0
-    due: int = 0
-    backoff: int = 0
-    rate_limited: int = 0
-    oldest_due_at: datetime | None = None
-    outcomes: dict[str, int] = field(default_factory=dict)
-
-
-async def look(tx: Transaction, tenant_id: str | None, *, now: datetime) -> list[ProviderView]:
-    """Return the providers that have connections or pending jobs, by name."""
-    found: dict[str, ProviderView] = {}
-
-    def view(slug: str) -> ProviderView:
-        return found.setdefault(slug, ProviderView(slug))
-
-    for row in await tx.fetch(COUNT_CONNECTIONS, tenant_id):
-        view(row["provider_slug"]).connections[row["status"]] = row["count"]
-    for row in await tx.fetch(COUNT_WAITING, tenant_id, now):
-        one = view(row["provider_slug"])
-        one.running, one.due, one.backoff = row["running"], row["due"], row["backoff"]
-        one.rate_limited, one.oldest_due_at = row["rate_limited"], row["oldest_due_at"]
-    for row in await _count_recent(tx, tenant_id):
-        view(row["provider_slug"]).outcomes[row["outcome"]] = row["count"]
-    return [found[slug] for slug in sorted(found)]
-
-
-async def _count_recent(tx: Transaction, tenant_id: str | None) -> Any:
+async def count_outcomes(tx: Transaction, tenant_id: str | None) -> dict[str, dict[str, int]]:
+    """Return outcomes of recent jobs by provider: `succeeded`, and failures by error class."""
     if tenant_id is None:
-        return await tx.fetch(COUNT_RECENT, JOBS_LOOKED_AT)
-    return await tx.fetch(COUNT_RECENT_OF_TENANT, tenant_id, JOBS_LOOKED_AT)
+        rows = await tx.fetch(COUNT_OUTCOMES, JOBS_READ)
+    else:
+        rows = await tx.fetch(COUNT_OUTCOMES_OF_TENANT, JOBS_READ, tenant_id)
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        found.setdefault(row["provider_slug"], {})[row["outcome"]] = row["count"]
+    return found
 
 
-COUNT_SIGNALS_OF_TENANT = """
-    -- One tenant's signals, counted up to a bound.
-    SELECT count(*) FROM (
-        SELECT FROM {schema}.signals WHERE tenant_id = $1 LIMIT $2) AS counted
+COUNT_FAILED = """
+    -- Jobs that failed for good, the latest up to a bound, by provider and error class.
+    SELECT provider_slug, class, count(*) AS count
+      FROM (SELECT provider_slug, left(coalesce(error ->> 'class', 'unknown'), 100) AS class
+              FROM {schema}.sync_jobs
+             WHERE status = 'failed' AND coalesce(status, '') IN ('failed', 'cancelled')
+               AND id >= $1
+             ORDER BY id DESC LIMIT $2) AS bounded
+     GROUP BY provider_slug, class
 """
 
-MOST_COUNTED = 1_000_000
+COUNT_FAILED_OF_TENANT = """
+    -- The same of one tenant, among its jobs that ended last.
+    SELECT provider_slug, class, count(*) AS count
+      FROM (SELECT provider_slug, status, left(coalesce(error ->> 'class', 'unknown'), 100) AS class
+              FROM {schema}.sync_jobs
+             WHERE tenant_id = $3
+               AND coalesce(status, '') IN ('succeeded', 'completed', 'failed', 'cancelled')
+               AND id >= $1
+             ORDER BY id DESC LIMIT $2) AS bounded
+     WHERE status = 'failed'
+     GROUP BY provider_slug, class
+"""
 
 
-async def count_signals(tx: Transaction, tenant_id: str) -> int:
-    count: int = await tx.fetchval(COUNT_SIGNALS_OF_TENANT, tenant_id, MOST_COUNTED)
-    return count
+async def count_failed(
+    tx: Transaction, tenant_id: str | None, *, since: datetime
+) -> dict[str, dict[str, int]]:
+    """Return the jobs made from `since` on that failed for good, by provider and error class."""
+    if tenant_id is None:
+        rows = await tx.fetch(COUNT_FAILED, first_id_at(since), FAILURES_READ)
+    else:
+        rows = await tx.fetch(COUNT_FAILED_OF_TENANT, first_id_at(since), FAILURES_READ, tenant_id)
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        found.setdefault(row["provider_slug"], {})[row["class"]] = row["count"]
+    return found

@@ -1,48 +1,48 @@
-"""The queue and what goes wrong in it, by provider, at a cost that ends at a bound."""
+"""The queue by provider: what is due, what runs, and what is in backoff."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
+from syncline.policy.stats import BackoffGroup, QueueStats
 from syncline.store.pool import Transaction
 
-JOBS_LOOKED_AT = 20_000
-WAITING_LOOKED_AT = 5_000  # of each provider
-FAILURES_LOOKED_AT = 2_000
+JOBS_READ = 20_000
+BACKOFFS_READ = 5_000  # of each provider
 
-WAITING_BY_PRIORITY = """
-    -- The providers and priorities that wait, by hopping along the index, each with its first job.
-    WITH RECURSIVE lanes AS (
+READY = """
+    -- Due jobs of each provider and priority, up to a bound. The recursion hops along the index
+    -- from one provider and priority to the next.
+    WITH RECURSIVE heads AS (
         (SELECT provider_slug, priority, scheduled_at FROM {schema}.sync_jobs
           WHERE status = 'queued' AND retry_after IS NULL
           ORDER BY provider_slug, priority DESC, scheduled_at, id LIMIT 1)
         UNION ALL
-        SELECT next.* FROM lanes CROSS JOIN LATERAL (
+        SELECT next.* FROM heads CROSS JOIN LATERAL (
             SELECT * FROM (
                 (SELECT provider_slug, priority, scheduled_at FROM {schema}.sync_jobs
                   WHERE status = 'queued' AND retry_after IS NULL
-                    AND provider_slug = lanes.provider_slug AND priority < lanes.priority
+                    AND provider_slug = heads.provider_slug AND priority < heads.priority
                   ORDER BY priority DESC, scheduled_at, id LIMIT 1)
                 UNION ALL
                 (SELECT provider_slug, priority, scheduled_at FROM {schema}.sync_jobs
                   WHERE status = 'queued' AND retry_after IS NULL
-                    AND provider_slug > lanes.provider_slug
+                    AND provider_slug > heads.provider_slug
                   ORDER BY provider_slug, priority DESC, scheduled_at, id LIMIT 1)) AS either
              ORDER BY provider_slug, priority DESC LIMIT 1) next
     )
-    SELECT lanes.provider_slug, lanes.priority, lanes.scheduled_at,
+    SELECT heads.provider_slug, heads.priority, heads.scheduled_at,
            (SELECT count(*) FROM (
                 SELECT FROM {schema}.sync_jobs j
-                 WHERE j.provider_slug = lanes.provider_slug AND j.priority = lanes.priority
+                 WHERE j.provider_slug = heads.provider_slug AND j.priority = heads.priority
                    AND j.status = 'queued' AND j.retry_after IS NULL AND j.scheduled_at <= $1
                  ORDER BY j.scheduled_at LIMIT $2) AS bounded) AS due
-      FROM lanes
+      FROM heads
 """
 
-WAITING = """
-    -- Jobs in backoff, by provider and class of their error, those of each provider that wait
-    -- shortest; `asked` where the provider asked for the pause.
+BACKOFF = """
+    -- Jobs in backoff by provider and error class, up to a bound for each provider, the shortest
+    -- waits first. The recursion hops along the index from one provider to the next.
     WITH RECURSIVE providers (slug) AS (
         (SELECT provider_slug FROM {schema}.sync_jobs
           WHERE status = 'queued' AND retry_after IS NOT NULL
@@ -54,120 +54,124 @@ WAITING = """
                  ORDER BY j.provider_slug, j.retry_after LIMIT 1)
           FROM providers WHERE providers.slug IS NOT NULL
     )
-    SELECT providers.slug AS provider_slug, bounded.class, bounded.asked, count(*) AS count,
+    SELECT providers.slug AS provider_slug, bounded.class, bounded.hinted, count(*) AS count,
            count(*) FILTER (WHERE bounded.retry_after <= $1) AS due,
            min(bounded.retry_after) AS first_at, max(bounded.retry_after) AS last_at
       FROM providers CROSS JOIN LATERAL (
-           SELECT j.retry_after, j.error -> 'hinted' = 'true' AS asked,
+           SELECT j.retry_after, j.error -> 'hinted' = 'true' AS hinted,
                   left(coalesce(j.error ->> 'class', 'unknown'), 100) AS class
              FROM {schema}.sync_jobs j
             WHERE j.status = 'queued' AND j.retry_after IS NOT NULL
               AND j.provider_slug = providers.slug
             ORDER BY j.retry_after LIMIT $2) AS bounded
-     GROUP BY providers.slug, bounded.class, bounded.asked
+     GROUP BY providers.slug, bounded.class, bounded.hinted
 """
 
 RUNNING = """
-    -- Jobs that run, by provider.
+    -- Running jobs by provider, up to a bound.
     SELECT provider_slug, count(*) AS count
       FROM (SELECT provider_slug FROM {schema}.sync_jobs
              WHERE status = 'running' ORDER BY connection_id, flight LIMIT $1) AS bounded
      GROUP BY provider_slug
 """
 
-FAILED = """
-    -- What failed for good of late, by provider and class.
-    SELECT provider_slug, class, count(*) AS count
-      FROM (SELECT provider_slug, left(coalesce(error ->> 'class', 'unknown'), 100) AS class
-              FROM {schema}.sync_jobs
-             WHERE status = 'failed' AND coalesce(status, '') IN ('failed', 'cancelled')
-               AND id >= $1
-             ORDER BY id DESC LIMIT $2) AS bounded
-     GROUP BY provider_slug, class
+PENDING_OF_TENANT = """
+    -- One tenant's pending jobs up to a bound, by way of its connections.
+    WITH pending AS MATERIALIZED (
+        SELECT j.provider_slug, j.status, j.error, j.retry_after,
+               greatest(j.scheduled_at, j.retry_after) AS due_at
+          FROM {schema}.connections c
+         CROSS JOIN LATERAL (SELECT * FROM {schema}.sync_jobs
+                              WHERE connection_id = c.id AND status IN ('queued', 'running')
+                             OFFSET 0) j
+         WHERE c.tenant_id = $1 LIMIT $3
+    )
+    SELECT provider_slug, status, retry_after IS NOT NULL AS has_failed,
+           error -> 'hinted' = 'true' AS hinted,
+           left(coalesce(error ->> 'class', 'unknown'), 100) AS class,
+           count(*) AS count, count(*) FILTER (WHERE due_at <= $2) AS due,
+           min(due_at) AS first_at, max(due_at) AS last_at
+      FROM pending
+     GROUP BY 1, 2, 3, 4, 5
 """
 
 
-@dataclass(slots=True)
-class Pause:
-    """Jobs of one provider that wait after the same class of error."""
-
-    error_class: str
-    is_asked: bool
-    count: int
-    due: int
-    first_at: datetime
-    last_at: datetime
-
-
-@dataclass(slots=True)
-class QueueStats:
-    """What waits, runs and fails of one provider."""
-
-    provider_slug: str
-    due: int = 0
-    oldest_due_at: datetime | None = None
-    running: int = 0
-    pauses: list[Pause] = field(default_factory=list)
-    failed: dict[str, int] = field(default_factory=dict)
-    is_bounded: bool = False
-
-    def add_due(self, count: int, oldest_at: datetime) -> None:
-        self.due += count
-        self.is_bounded = self.is_bounded or count >= JOBS_LOOKED_AT
-        if count and (self.oldest_due_at is None or oldest_at < self.oldest_due_at):
-            self.oldest_due_at = oldest_at
-
-    @property
-    def failures(self) -> dict[str, int]:
-        """Failures by class: what failed for good of late, and what is tried again."""
-        found = dict(self.failed)
-        for pause in self.pauses:
-            found[pause.error_class] = found.get(pause.error_class, 0) + pause.count
-        return found
-
-
 async def read_queues(
-    tx: Transaction, *, now: datetime, failed_from: UUID
+    tx: Transaction, tenant_id: str | None, *, now: datetime
 ) -> dict[str, QueueStats]:
-    """Return what waits, runs and fails, by provider."""
-    found: dict[str, QueueStats] = {}
+    """Return the queues by provider."""
+    queues = _Queues()
+    if tenant_id is None:
+        await _read_all(tx, queues, now)
+    else:
+        await _read_tenant(tx, queues, tenant_id, now)
+    return queues.found
 
-    def stats(row: Any) -> QueueStats:
+
+class _Queues:
+    """The queues found so far."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, QueueStats] = {}
+
+    def of(self, row: Any) -> QueueStats:
         slug: str = row["provider_slug"]
-        return found.setdefault(slug, QueueStats(slug))
+        return self.found.setdefault(slug, QueueStats(slug))
 
-    for row in await tx.fetch(WAITING_BY_PRIORITY, now, JOBS_LOOKED_AT):
-        stats(row).add_due(row["due"], row["scheduled_at"])
-    for row in await tx.fetch(WAITING, now, WAITING_LOOKED_AT):
-        pause = Pause(
-            row["class"],
-            bool(row["asked"]),
-            row["count"],
-            row["due"],
-            row["first_at"],
-            row["last_at"],
-        )
-        stats(row).pauses.append(pause)
-        stats(row).add_due(pause.due, pause.first_at)
-    for row in await tx.fetch(RUNNING, JOBS_LOOKED_AT):
-        stats(row).running = row["count"]
-    for row in await tx.fetch(FAILED, failed_from, FAILURES_LOOKED_AT):
-        stats(row).failed[row["class"]] = row["count"]
-    return found
+    def add_backoff(self, row: Any) -> None:
+        hinted, count, due = bool(row["hinted"]), row["count"], row["due"]
+        group = BackoffGroup(row["class"], hinted, count, due, row["first_at"], row["last_at"])
+        self.of(row).backoffs.append(group)
+        self.of(row).add_due(due, group.first_at)
 
 
-RECENT_OUTCOMES = """
-    -- What became of the jobs made last, by provider.
-    SELECT provider_slug, count(*) FILTER (WHERE status IN ('succeeded', 'completed')) AS good,
-           count(*) FILTER (WHERE status = 'failed' OR status = 'queued' AND error IS NOT NULL)
-           AS bad
-      FROM (SELECT provider_slug, status, error FROM {schema}.sync_jobs
-             ORDER BY id DESC LIMIT $1) AS latest
+async def _read_all(tx: Transaction, queues: _Queues, now: datetime) -> None:
+    for row in await tx.fetch(READY, now, JOBS_READ):
+        queues.of(row).add_due(row["due"], row["scheduled_at"])
+        queues.of(row).is_bounded |= row["due"] >= JOBS_READ
+    for row in await tx.fetch(BACKOFF, now, BACKOFFS_READ):
+        queues.add_backoff(row)
+    for row in await tx.fetch(RUNNING, JOBS_READ):
+        queues.of(row).running = row["count"]
+    for queue in queues.found.values():
+        queue.is_backoff_bounded = sum(group.count for group in queue.backoffs) >= BACKOFFS_READ
+
+
+async def _read_tenant(tx: Transaction, queues: _Queues, tenant_id: str, now: datetime) -> None:
+    rows = await tx.fetch(PENDING_OF_TENANT, tenant_id, now, JOBS_READ)
+    for row in rows:
+        if row["status"] == "running":
+            queues.of(row).running += row["count"]
+        elif row["has_failed"]:
+            queues.add_backoff(row)
+        else:
+            queues.of(row).add_due(row["due"], row["first_at"])
+    if sum(row["count"] for row in rows) >= JOBS_READ:
+        for queue in queues.found.values():
+            queue.is_bounded = queue.is_backoff_bounded = True
+
+
+MEASURE_DEPTH = """
+    -- Due jobs by provider, and since when the oldest has been due. Counted whole: a metric that
+    -- stopped at a bound would hide how fast a backlog grows.
+    SELECT provider_slug, count(*) AS depth,
+           min(greatest(scheduled_at, retry_after)) AS oldest_due_at
+      FROM {schema}.sync_jobs
+     WHERE status = 'queued' AND scheduled_at <= $1
+       AND (retry_after IS NULL OR retry_after <= $1)
      GROUP BY provider_slug
 """
 
 
-async def count_outcomes(tx: Transaction) -> dict[str, tuple[int, int]]:
-    """Return how many of the jobs made last went well, and how many did not, by provider."""
-    rows = await tx.fetch(RECENT_OUTCOMES, FAILURES_LOOKED_AT)
-    return {row["provider_slug"]: (row["good"], row["bad"]) for row in rows}
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    depth_by_provider: dict[str, int]
+    oldest_due_at: datetime | None
+
+
+async def measure_depth(tx: Transaction, *, now: datetime) -> QueueDepth:
+    rows = await tx.fetch(MEASURE_DEPTH, now)
+    return QueueDepth(
+        {row["provider_slug"]: row["depth"] for row in rows},
+        min((row["oldest_due_at"] for row in rows), default=None),
+    )

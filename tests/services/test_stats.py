@@ -1,0 +1,225 @@
+"""One read side: the API, the dashboard and the command line say the same, over the same rows."""
+
+import io
+import json
+import re
+from datetime import timedelta
+from html import unescape
+from typing import Any
+from uuid import uuid4
+
+import httpx2
+import pytest
+from rich.console import Console
+
+from support.http import client_of
+from support.world import World
+from syncline import Connection
+from syncline.cli.commands.status import as_json
+from syncline.cli.views.screen import read_snapshot
+from syncline.cli.views.top import render_status
+
+HEALTH = {"calendar": "ok", "github": "failing", "mail": "rate_limited", "tickets": "unknown"}
+ON_THE_PAGE = {"ok": "well", "failing": "failing", "rate_limited": "rate limited"}
+MINUTE = timedelta(minutes=1)
+
+
+async def add_worker(world: World, *providers: str) -> None:
+    await world.sql(
+        "INSERT INTO {schema}.workers VALUES"
+        " ($1, 'host-1', 7, '0.1', '{executor}', $2, 8, 3, false, $3, $3)",
+        *(uuid4(), list(providers), world.clock()),
+    )
+
+
+async def add_providers(world: World, *, tenant: str = "acme") -> None:
+    """Add a provider of each health, with connections, jobs and a worker."""
+    await add_worker(world, "calendar", "github", "mail")
+    now = world.clock()
+    ended = {"started_at": now - 4 * MINUTE, "finished_at": now - 3 * MINUTE}
+    good = await world.connection(provider="calendar", tenant=tenant)
+    await world.job(good, status="succeeded", **ended)
+    bad = await world.connection(provider="github", tenant=tenant)
+    error = json.dumps({"class": "Permanent", "message": "410"})
+    await world.job(bad, status="failed", error=error, **ended)
+    limited = await world.connection(provider="mail", tenant=tenant)
+    await add_backoff(world, limited, hinted=True)
+    unknown = await world.connection(provider="tickets", tenant=tenant)
+    await world.job(unknown, status="succeeded", **ended)
+
+
+async def add_backoff(world: World, connection: Connection, *, hinted: bool) -> None:
+    error = json.dumps({"class": "RateLimited", "message": "429", "hinted": hinted})
+    retry_after = world.clock() + 5 * MINUTE
+    await world.job(connection, retry_after=retry_after, attempts=2, error=error)
+
+
+def words(page: httpx2.Response) -> str:
+    return " ".join(unescape(re.sub("<[^>]*>", " ", page.text)).split())
+
+
+async def get_json(world: World, path: str) -> Any:
+    async with client_of(world.engine) as client:
+        return (await client.get(path)).json()
+
+
+async def get_words(world: World, path: str) -> str:
+    async with client_of(world.engine) as client:
+        return words(await client.get(path))
+
+
+async def show_status(world: World) -> str:
+    """Return what `syncline status` prints."""
+    snapshot = await read_snapshot(world.engine, limit=8)
+    stats = world.engine.stats
+    view = render_status(
+        snapshot, await stats.providers(), await stats.freshness(), width=200, height=60
+    )
+    console = Console(file=io.StringIO(), width=200, height=60)
+    console.print(view)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+async def status_json(world: World) -> dict[str, Any]:
+    """Return what `syncline status --json` prints."""
+    snapshot = await read_snapshot(world.engine, limit=8)
+    stats = world.engine.stats
+    return as_json(snapshot, await stats.providers(), await stats.freshness())
+
+
+async def test_all_three_say_the_same_health(world: World) -> None:
+    await add_providers(world)
+
+    api = await get_json(world, "/v1/providers")
+    page = await get_words(world, "/providers")
+    printed = await show_status(world)
+    as_printed = {
+        one["provider_slug"]: one["health"] for one in (await status_json(world))["providers"]
+    }
+
+    assert {one["provider_slug"]: one["health"] for one in api["items"]} == HEALTH
+    for slug, health in HEALTH.items():
+        assert f"{slug} {ON_THE_PAGE.get(health, 'no worker')} 1 connection" in page
+    assert (
+        f"Providers: {', '.join(f'{slug} {health}' for slug, health in HEALTH.items())}" in printed
+    )
+    assert as_printed == HEALTH
+
+
+async def test_one_of_many_connections_that_waits_is_no_rate_limit(world: World) -> None:
+    """The API once called a provider rate limited as soon as a single job waited."""
+    await add_worker(world, "github")
+    for _ in range(60):
+        await world.connection()
+    await add_backoff(world, await world.connection(), hinted=True)
+    await world.job(await world.connection(), status="succeeded", finished_at=world.clock())
+    await world.job(await world.connection(), status="succeeded", finished_at=world.clock())
+
+    [provider] = (await get_json(world, "/v1/providers"))["items"]
+
+    assert (provider["health"], provider["rate_limited"], provider["backoff"]) == ("ok", 1, 1)
+    assert "github well 63 connections" in await get_words(world, "/providers")
+    assert "Providers: github ok" in await show_status(world)
+
+
+async def test_all_three_say_the_same_freshness(world: World) -> None:
+    now = world.clock()
+    await world.connection(last_finished=now - 3 * MINUTE)
+    await world.connection(last_finished=now - 10 * MINUTE)
+    await world.connection()
+    await world.connection(status="paused")
+
+    api = (await get_json(world, "/v1/stats"))["freshness"]
+    page = await get_words(world, "/")
+
+    counts = {band["label"]: band["count"] for band in api["bands"] if band["count"]}
+    assert counts == {"≤ 5 min": 1, "≤ 15 min": 1, "never": 1}
+    assert "≤ 5 min 1 ≤ 15 min 1 ≤ 1 h 0" in page
+    assert "never 1" in page
+    assert "Last good sync: ≤ 5 min: 1, ≤ 15 min: 1, never: 1" in await show_status(world)
+    assert json.loads(json.dumps((await status_json(world))["freshness"])) == api
+
+
+async def test_all_three_say_the_same_troubles(world: World) -> None:
+    broken = await world.connection(status="error")
+    signed_out = await world.connection(status="needs_reauth")
+    failing = await world.connection()
+    await add_backoff(world, failing, hinted=False)
+    await world.connection(status="paused")
+    expected = {broken.id: "error", signed_out.id: "needs_reauth", failing.id: "backoff"}
+
+    api = (await get_json(world, "/v1/stats"))["troubles"]
+    async with client_of(world.engine) as client:
+        page = (await client.get("/")).text
+    printed = await show_status(world)
+    in_json = (await status_json(world))["troubles"]
+
+    assert {one["connection_id"]: one["status"] for one in api} == {
+        str(id_): status for id_, status in expected.items()
+    }
+    assert {one["connection_id"]: one["status"] for one in in_json} == expected
+    for id_, status in expected.items():
+        assert f'href="/connections/{id_}"' in page
+        assert status in printed
+    assert "RateLimited: 429" in words_of(page)
+    assert "RateLimited: 429" in printed
+
+
+def words_of(html: str) -> str:
+    return " ".join(unescape(re.sub("<[^>]*>", " ", html)).split())
+
+
+async def test_all_three_say_the_same_queue(world: World) -> None:
+    now = world.clock()
+    await world.job(await world.connection(), scheduled_at=now - 7 * MINUTE)
+    await add_backoff(world, await world.connection(), hinted=False)
+    await world.running_job(await world.connection())
+
+    api = await get_json(world, "/v1/stats")
+    page = await get_words(world, "/")
+
+    assert (api["due_jobs"], api["running_jobs"], api["backoff_jobs"]) == (1, 1, 1)
+    assert "Due now 1 the oldest for 7 min" in page
+    assert "Running 1" in page
+    assert "In backoff 1" in page
+    assert "Due and waiting: 1, the oldest for 7 min (github 1)" in await show_status(world)
+    assert (await status_json(world))["queue"]["depth_by_provider"] == {"github": 1}
+
+
+@pytest.mark.parametrize("tenant_id", [None, "acme"])
+async def test_a_tenant_is_counted_as_everybody_is(world: World, tenant_id: str | None) -> None:
+    """With one tenant there is, both ways of counting come to the same."""
+    await add_providers(world)
+    await world.connection(status="error")
+    await world.job(await world.connection(), scheduled_at=world.clock() - MINUTE)
+
+    seen = await world.engine.stats.overview(tenant_id=tenant_id)
+    found = await world.engine.stats.providers(tenant_id=tenant_id)
+    fresh = await world.engine.stats.freshness(tenant_id=tenant_id)
+
+    assert {one.provider_slug: one.health for one in found.items} == HEALTH
+    assert {name: one.count for name, one in seen.counts.by_status.items() if one.count} == {
+        "active": 5,
+        "error": 1,
+    }
+    assert (seen.queue.due, seen.queue.backoff, seen.queue.rate_limited) == (1, 1, 1)
+    assert seen.outcomes["github"] == {"Permanent": 1}
+    assert [one.status for one in seen.troubles] == ["error", "backoff"]
+    assert {band.label: band.count for band in fresh.bands if band.count} == {
+        "≤ 5 min": 2,
+        "never": 3,
+    }
+
+
+async def test_a_tenant_sees_nothing_of_others(world: World) -> None:
+    await add_providers(world, tenant="birch")
+    await world.connection(tenant="birch", status="error")
+
+    seen = await world.engine.stats.overview(tenant_id="acme")
+    fresh = await world.engine.stats.freshness(tenant_id="acme")
+
+    assert (await world.engine.stats.providers(tenant_id="acme")).items == []
+    assert (seen.counts.connections.count, seen.counts.signals.count) == (0, 0)
+    assert (seen.queues, seen.outcomes, seen.failed, seen.troubles) == ({}, {}, {}, [])
+    assert fresh.sampled == 0
