@@ -109,18 +109,18 @@ def test_the_tutorial_leads_to_a_connector_that_passes(
             continue
         commands += 1
         output, code = shell.run(step.line)
-        assert_told(step, output, code)
+        assert_printed(step, output, code)
         if step.line.startswith("cd "):
             folder = folder / step.line.removeprefix("cd ")
         if step.line.endswith("&"):
             await_server(unused_tcp_port)
 
-    said = re.search(r"running in an engine: (\w+) commands", text)
-    assert said is not None
-    assert NUMBERS[said[1]] == commands
+    promised = re.search(r"running in an engine: (\w+) commands", text)
+    assert promised is not None
+    assert NUMBERS[promised[1]] == commands
 
 
-def assert_told(command: Command, output: str, code: int) -> None:
+def assert_printed(command: Command, output: str, code: int) -> None:
     """Every line of the page must be in the output, in order; spaces between columns may differ."""
     shown = squeezed(output)
     place = 0
