@@ -180,7 +180,7 @@ PROGRAMS = (
         "the output of a child",
         "it may print any amount",
         "children/process.py",
-        (("                if len(output) > max_output:\n", "                if False:\n"),),
+        (("        if len(output) > max_output:\n", "        if False:\n"),),
         "tests/children/test_children.py::test_output_beyond_the_bound_ends_the_child",
     ),
     Mutation(

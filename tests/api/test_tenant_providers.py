@@ -176,7 +176,7 @@ def test_a_connector_that_fails_to_tell_is_not_confined() -> None:
             raise AttributeError("no such thing")
 
     assert why_not_for_tenants({"files": Broken(), "github": ScriptedConnector("github")}) == {
-        "files": "whether it can be confined is not known (AttributeError)"
+        "files": "checking whether it can be confined failed (AttributeError)"
     }
 
 

@@ -36,7 +36,7 @@ def python(code: str) -> list[str]:
 async def report(code: str, **options: Any) -> Any:
     """Return what a child prints as JSON."""
     finished = await run(python(f"import json, os, sys\n{code}"), **options)
-    assert finished.code == 0, finished.complaint
+    assert finished.code == 0, finished.error_output
     return json.loads(finished.output)
 
 
@@ -108,7 +108,7 @@ async def test_memory_is_bounded() -> None:
     finished = await run(python("bytearray(2**30)"))
 
     assert finished.code == 1
-    assert b"MemoryError" in finished.complaint
+    assert b"MemoryError" in finished.error_output
 
 
 @LINUX
@@ -116,7 +116,7 @@ async def test_processor_time_is_bounded() -> None:
     finished = await run(python("while True: pass"), limits=ChildLimits(cpu_seconds=1))
 
     assert finished.code == -signal.SIGXCPU
-    assert finished.complaint == b"it used more than 1 s of processor time"
+    assert finished.error_output == b"it used more than 1 s of processor time"
 
 
 @LINUX
@@ -125,7 +125,7 @@ async def test_the_size_of_files_is_bounded() -> None:
     finished = await run(["/bin/sh", "-c", "exec cat /dev/zero > file"], limits=limits)
 
     assert finished.code == -signal.SIGXFSZ
-    assert finished.complaint == b"it wrote a file of more than 1048576 bytes"
+    assert finished.error_output == b"it wrote a file of more than 1048576 bytes"
 
 
 @LINUX
@@ -211,7 +211,7 @@ async def test_output_beyond_the_bound_ends_the_child() -> None:
 async def test_complaints_are_kept_up_to_a_bound() -> None:
     finished = await run(["/bin/sh", "-c", "head -c 5000000 /dev/zero >&2"])
 
-    assert (finished.code, len(finished.complaint)) == (0, 2**16)
+    assert (finished.code, len(finished.error_output)) == (0, 2**16)
 
 
 async def test_a_program_that_is_not_there_is_named() -> None:

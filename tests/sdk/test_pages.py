@@ -108,11 +108,11 @@ def test_a_page_of_the_wrong_shape_is_refused(returned: Any, message: str) -> No
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"kind": ""}, "kind is not a text of 1 to 255 characters"),
-        ({"kind": "k" * 256}, "kind is not a text of 1 to 255 characters"),
-        ({"kind": None}, "kind is not a text of 1 to 255 characters"),
-        ({"kind": "a\0"}, "kind is not a text of 1 to 255 characters"),
-        ({"kind": "\ud800"}, "kind is not a text of 1 to 255 characters"),
+        ({"kind": ""}, "kind must be text of 1 to 255 characters"),
+        ({"kind": "k" * 256}, "kind must be text of 1 to 255 characters"),
+        ({"kind": None}, "kind must be text of 1 to 255 characters"),
+        ({"kind": "a\0"}, "kind must be text of 1 to 255 characters"),
+        ({"kind": "\ud800"}, "kind must be text of 1 to 255 characters"),
         ({"occurred_at": None}, "occurred_at is NoneType, not a datetime"),
         ({"occurred_at": "2025-01-01"}, "occurred_at is str, not a datetime"),
         ({"occurred_at": date(2025, 1, 1)}, "occurred_at is date, not a datetime"),
@@ -122,12 +122,12 @@ def test_a_page_of_the_wrong_shape_is_refused(returned: Any, message: str) -> No
         ({"payload": []}, "payload is list, not a JSON object"),
         ({"payload": "{}"}, "payload is str, not a JSON object"),
         ({"payload": {"a": float("nan")}}, "payload: Out of range float values are not JSON"),
-        ({"payload": {"a": "\0"}}, "payload: holds a NUL character"),
+        ({"payload": {"a": "\0"}}, "payload: has a NUL character"),
         ({"payload": {"a": "x" * 1000}}, "payload: 1008 bytes of JSON, over the limit of 1000"),
-        ({"dedupe_key": ""}, "dedupe_key is not a non-empty text"),
-        ({"dedupe_key": 42}, "dedupe_key is int, not a text: use str(…)"),
-        ({"dedupe_key": "\0"}, "dedupe_key is not a non-empty text"),
-        ({"dedupe_key": "\udfff"}, "dedupe_key is not a non-empty text"),
+        ({"dedupe_key": ""}, "dedupe_key must be non-empty text that Postgres can store"),
+        ({"dedupe_key": 42}, "dedupe_key is int, not a str; use str(…)"),
+        ({"dedupe_key": "\0"}, "dedupe_key must be non-empty text that Postgres can store"),
+        ({"dedupe_key": "\udfff"}, "dedupe_key must be non-empty text that Postgres can store"),
         ({"dedupe_key": "k" * 1025}, "dedupe_key is over 1024 bytes"),
         ({"dedupe_key": "😀" * 257}, "dedupe_key is over 1024 bytes"),
     ],
@@ -145,10 +145,14 @@ def test_a_bad_field_is_named_with_its_signal(
 @pytest.mark.parametrize(
     ("instant", "reason"),
     [
-        pytest.param(datetime.min.replace(tzinfo=UTC), "the very edge of", id="the first instant"),
-        pytest.param(datetime.max.replace(tzinfo=UTC), "the very edge of", id="the last instant"),
-        pytest.param(datetime.min.replace(tzinfo=EAST), "beyond", id="before the first, in UTC"),
-        pytest.param(datetime.max.replace(tzinfo=WEST), "beyond", id="after the last, in UTC"),
+        pytest.param(
+            datetime.min.replace(tzinfo=UTC), "the first or last instant of", id="the first instant"
+        ),
+        pytest.param(
+            datetime.max.replace(tzinfo=UTC), "the first or last instant of", id="the last instant"
+        ),
+        pytest.param(datetime.min.replace(tzinfo=EAST), "outside", id="before the first, in UTC"),
+        pytest.param(datetime.max.replace(tzinfo=WEST), "outside", id="after the last, in UTC"),
     ],
 )
 def test_a_time_at_or_beyond_the_ends_of_the_calendar_is_refused(
@@ -206,8 +210,8 @@ def test_a_page_holds_no_more_bytes_than_the_limit(character: str, count: int) -
     [
         ({"a": "x" * 100}, "next_cursor: 108 bytes of JSON, over the limit of 100"),
         ({"a": {1, 2}}, "next_cursor: Object of type set is not JSON serializable"),
-        ("\0", "next_cursor: holds a NUL character"),
-        ("\ud800", "next_cursor: holds a lone surrogate"),
+        ("\0", "next_cursor: has a NUL character"),
+        ("\ud800", "next_cursor: has a lone surrogate"),
     ],
 )
 def test_a_bad_cursor_is_refused(next_cursor: Any, message: str) -> None:
@@ -216,7 +220,7 @@ def test_a_bad_cursor_is_refused(next_cursor: Any, message: str) -> None:
 
 def test_more_needs_somewhere_to_go_on_from() -> None:
     assert refusal(SyncResult(has_more=True)) == (
-        "has_more without a next_cursor: there is nowhere to go on from"
+        "has_more needs a next_cursor, from which the next run continues"
     )
 
 
@@ -237,9 +241,7 @@ def test_more_needs_somewhere_to_go_on_from() -> None:
 def test_more_with_the_cursor_unchanged_would_never_end(cursor: Any, next_cursor: Any) -> None:
     result = SyncResult(next_cursor=next_cursor, has_more=True)
 
-    assert (
-        refusal(result, cursor) == "has_more with the cursor unchanged: it would go round for ever"
-    )
+    assert refusal(result, cursor) == "has_more needs a new cursor; with the same one it never ends"
     assert read(SyncResult(next_cursor=next_cursor), cursor).has_more is False
 
 

@@ -113,7 +113,7 @@ def raise_on_call() -> Connector:
     [
         pytest.param(raise_on_call, "no licence", id="raises"),
         pytest.param(Demanding, "token", id="needs an argument"),
-        pytest.param(Nameless, "Nameless.provider is not a non-empty text", id="serves nobody"),
+        pytest.param(Nameless, "Nameless.provider must be a non-empty str", id="serves nobody"),
         pytest.param(NotAConnector, "NotAConnector has no sync()", id="is no connector"),
         pytest.param("text", "not callable", id="is no class"),
     ],
@@ -149,10 +149,10 @@ def test_the_built_in_ones_are_announced() -> None:
 @pytest.mark.parametrize(
     ("connector", "message"),
     [
-        (Nameless(), "Nameless.provider is not a non-empty text"),
-        (ScriptedConnector(""), "ScriptedConnector.provider is not a non-empty text"),
-        (ScriptedConnector(7), "ScriptedConnector.provider is not a non-empty text"),  # type: ignore[arg-type]
-        (object(), "object.provider is not a non-empty text"),
+        (Nameless(), "Nameless.provider must be a non-empty str"),
+        (ScriptedConnector(""), "ScriptedConnector.provider must be a non-empty str"),
+        (ScriptedConnector(7), "ScriptedConnector.provider must be a non-empty str"),  # type: ignore[arg-type]
+        (object(), "object.provider must be a non-empty str"),
         (NotAConnector(), "NotAConnector has no sync()"),
         (Tickets, "Tickets is a class; pass an instance of it"),
     ],

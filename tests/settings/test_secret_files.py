@@ -102,9 +102,9 @@ def test_a_file_that_may_not_be_read_is_told_in_one_line(
     [
         (b"", "is empty"),
         (b"\n", "is empty"),
-        (b"\xff" + CANARY.encode(), "does not hold UTF-8"),
-        (CANARY.encode() + b"\0x", "holds a NUL"),
-        (CANARY.encode() * 5000, "holds more than 65536 bytes"),
+        (b"\xff" + CANARY.encode(), "is not UTF-8"),
+        (CANARY.encode() + b"\0x", "has a NUL character"),
+        (CANARY.encode() * 5000, "has more than 65536 bytes"),
     ],
 )
 def test_no_refusal_quotes_what_a_file_holds(
@@ -138,7 +138,7 @@ def test_a_file_that_everybody_may_read_warns(
     path = secret_file(folder, CANARY, 0o644)
     monkeypatch.setenv("SYNCLINE_SECRET_KEYS_FILE", str(path))
 
-    with pytest.warns(ReadableByAll, match="every user of this machine can read .*; chmod o-r it"):
+    with pytest.warns(ReadableByAll, match="every user of this machine can read .*; run chmod o-r"):
         Settings()
 
 

@@ -1,4 +1,4 @@
-"""Child processes: one way to start them, within limits, that leaves nothing behind.
+"""Child processes: started within limits, and removed with everything they leave behind.
 
-`process.run` runs a program to its end; `process.start` lends one that is read as it goes.
+`process.run` runs a program to its end; `process.start` yields one whose output is read as it runs.
 """

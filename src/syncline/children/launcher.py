@@ -1,7 +1,7 @@
 """Prepare a child process, then become the program: launcher.py NAME=NUMBER… -- PROGRAM [ARG…].
 
-It runs in an interpreter without any packages. Code between fork and exec (`preexec_fn`) could
-deadlock in a process that has threads; a script that replaces itself cannot.
+It runs in an interpreter without packages. Code between fork and exec (`preexec_fn`) can deadlock
+in a process that has threads; a script that replaces itself cannot.
 """
 
 import ctypes
@@ -26,18 +26,18 @@ def main(options: dict[str, int], program: list[str]) -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if os.getppid() != options["parent"]:
-            sys.exit("the process that asked for this program has ended")
+            sys.exit("the process that started this program has ended")
     os.umask(0o077)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # this interpreter ignores them
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
         signal.signal(number, signal.SIG_DFL)
     for name, kind in LIMITS.items():
         if name in options:
             _limit(kind, options[name])
-    os.execv(program[0], program)  # noqa: S606  (whoever starts it chose the program)
+    os.execv(program[0], program)  # noqa: S606  (the caller chose the program)
 
 
 def _limit(kind: int, wanted: int) -> None:
-    """Set a limit, or keep what is there where that is lower."""
+    """Set a limit, unless the current one is lower."""
     _, highest = resource.getrlimit(kind)
     hard = wanted + CPU_GRACE_SECONDS if kind == resource.RLIMIT_CPU else wanted
     if highest != resource.RLIM_INFINITY:

@@ -1,4 +1,4 @@
-"""How much a child process may use."""
+"""The limits of a child process."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class ChildLimits:
     file_bytes: int = 4 * 2**30
 
     def arguments(self) -> list[str]:
-        """Return what the launcher is told."""
+        """Return the launcher's arguments."""
         return [
             f"memory={self.memory_bytes}",
             f"cpu={self.cpu_seconds}",

@@ -1,8 +1,8 @@
 """The program of a parser's process: parser_process.py DESCRIPTOR MEMORY_BYTES PATH…
 
-It reads documents from a socket, calls a function with each, and writes back what that returns as
-JSON. It ends when the other end of the socket closes. A document that takes too long ends it by
-an alarm that no library can put off, so it does not outlive its parent by more than that.
+It reads documents from a socket, calls a function with each, and writes the result back as JSON.
+It ends when the other side closes the socket. If a document takes too long, an alarm that no
+library can block ends the process, so it never outlives its parent for long.
 """
 
 import importlib

@@ -1,8 +1,7 @@
-"""Parses documents with libraries that cannot be bounded, in processes that can be ended.
+"""Parse documents in child processes, because the libraries cannot limit time or memory.
 
-A few processes are kept and used again, so that a document costs no start of an interpreter. They
-start when they are first needed and end with the engine, with this process, or at the deadline of
-a document.
+A few processes are kept and reused, so that most documents need no new interpreter. They start at
+their first use, and end with the engine, with this process, or at a document's deadline.
 """
 
 import atexit
@@ -25,8 +24,8 @@ from syncline.json_bounds import JsonBounds, TooComplex, parse_json
 from syncline.offload import in_thread
 
 PROGRAM = Path(__file__).with_name("parser_process.py")
-MOST_PROCESSES = 4
-MOST_DOCUMENTS = 500  # of one process: libraries leak
+MAX_PROCESSES = 4
+MAX_DOCUMENTS = 500  # per process; libraries leak memory
 MEMORY_BYTES = 768 * 2**20  # of address space
 MAX_ANSWER_BYTES = 64_000_000
 SECONDS = 30.0
@@ -41,7 +40,7 @@ class ParserFailed(Exception):
 
 
 class _Gone(Exception):
-    """The process has ended before it could answer."""
+    """The process ended before it answered."""
 
 
 class _Parser:
@@ -72,13 +71,13 @@ class _Parser:
         """Return whether the function returned, and its JSON; raise TimeoutError or `_Gone`."""
         self.documents += 1
         head = json.dumps(request).encode()
-        self._channel.settimeout(request["seconds"] + 5)  # the alarm over there comes first
+        self._channel.settimeout(request["seconds"] + 5)  # the alarm in the process comes first
         try:
             self._channel.sendall(HEADER.pack(len(head), len(document)) + head)
             self._channel.sendall(document)
             worked, size = ANSWER.unpack(self._receive(ANSWER.size))
             if size > MAX_ANSWER_BYTES:
-                raise Permanent(f"the document says more than {MAX_ANSWER_BYTES} bytes")
+                raise Permanent(f"the parsed document has more than {MAX_ANSWER_BYTES} bytes")
             return worked, self._receive(size)
         except (BrokenPipeError, ConnectionError):
             self.end()
@@ -106,10 +105,10 @@ class _Parser:
 
 
 class Parsers:
-    """The processes of this process."""
+    """A pool of parser processes."""
 
-    def __init__(self, most: int = MOST_PROCESSES, seconds: float = SECONDS) -> None:
-        self.seconds = seconds  # that a document may take
+    def __init__(self, most: int = MAX_PROCESSES, seconds: float = SECONDS) -> None:
+        self.seconds = seconds  # the longest time for a document
         self._places = threading.BoundedSemaphore(most)
         self._idle: list[_Parser] = []
         self._lock = threading.Lock()
@@ -120,7 +119,7 @@ class Parsers:
         document: bytes,
         arguments: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return what `module:function` returns for a document, called in another process."""
+        """Call `module:function` with a document in another process; return its result."""
         request = {
             "function": function,
             "seconds": self.seconds,
@@ -129,7 +128,7 @@ class Parsers:
         return await in_thread(self._parse, request, document)
 
     def close(self) -> None:
-        """End the processes that have nothing to do; the next document starts another."""
+        """End the idle processes; the next document starts a new one."""
         with self._lock:
             idle, self._idle = self._idle, []
         for parser in idle:
@@ -143,23 +142,23 @@ class Parsers:
                 limit = request["seconds"]
                 raise Transient(f"the document took longer than {limit:g} s to parse") from None
             except _Gone:
-                raise Transient("the document ended the process that parsed it") from None
+                raise Transient("the process that parsed the document ended unexpectedly") from None
             return _result(worked, text)
 
     def _ask(self, request: dict[str, Any], document: bytes) -> tuple[bool, bytes]:
         with self._lock:
             parser = self._idle.pop() if self._idle else None
         if parser is not None:
-            with suppress(_Gone):  # it may have been ended while it was idle
+            with suppress(_Gone):  # it may have ended while it was idle
                 return self._use(parser, request, document)
         return self._use(_Parser(), request, document)
 
     def _use(self, parser: _Parser, request: dict[str, Any], document: bytes) -> tuple[bool, bytes]:
         worked, text = parser.parse(request, document)
-        if worked and parser.documents < MOST_DOCUMENTS:
+        if worked and parser.documents < MAX_DOCUMENTS:
             with self._lock:
                 self._idle.append(parser)
-        else:  # an exception may have left anything behind
+        else:  # the state after an exception is unknown
             parser.end()
         return worked, text
 
@@ -168,21 +167,21 @@ def _result(worked: bool, text: bytes) -> Any:
     try:
         result = parse_json(text, JsonBounds(depth=64))
     except TooComplex as error:
-        raise Permanent(f"the document says too much: {error}") from None
+        raise Permanent(f"the parsed document is too complex: it has {error}") from None
     if worked:
         return result
     if result["kind"] == "MemoryError":
-        raise Transient(f"the document takes more than {MEMORY_BYTES} bytes of memory to parse")
+        raise Transient(f"parsing the document takes more than {MEMORY_BYTES} bytes of memory")
     raise ParserFailed(result["kind"], result["message"])
 
 
 def _path() -> list[str]:
-    """Return where we import from; it starts in another folder, so none may be relative."""
+    """Return our import path as absolute folders, because the process starts elsewhere."""
     return [os.path.abspath(folder) for folder in sys.path]
 
 
 def _environment() -> dict[str, str]:
-    """Return what a parser may know of our environment; it needs no home."""
+    """Return the environment variables that a parser gets."""
     return {
         name: value
         for name, value in os.environ.items()

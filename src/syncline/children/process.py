@@ -1,11 +1,11 @@
-"""Start a program as a child process: its environment, its folder, its limits and its end.
+"""Start a program as a child process with its own environment, folder and limits.
 
 Every child gets
-- an environment by allow-list: `PASSED_ON` and what the caller adds, nothing else;
-- a private folder as HOME and TMPDIR, which is removed with it;
+- an environment by allow-list: `PASSED_ON` and what the caller adds;
+- a private folder as HOME and TMPDIR, which is removed at its end;
 - limits on memory, processor time and the size of files, and no core dumps;
-- no descriptor of this process but the ones that the caller names;
-- a session of its own, so that what it starts ends with it. On Linux it also dies with us.
+- no file descriptors of this process, except those that the caller names;
+- a session of its own, so that its own children end with it. On Linux it also dies with us.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, TypedDict, Unpack
 
 from syncline.children.limits import ChildLimits
 from syncline.errors import Permanent, Transient
@@ -28,32 +28,43 @@ from syncline.errors import Permanent, Transient
 LAUNCHER = Path(__file__).with_name("launcher.py")
 PASSED_ON = ("PATH", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")  # and LC_…
 FOLDER_PREFIX = "syncline-child-"
-PATIENCE_SECONDS = 3.0  # for a child to end when asked to
-LONGEST_LINE = 2**16
+GRACE_SECONDS = 3.0  # between SIGTERM and SIGKILL
+MAX_LINE = 2**16
 MAX_OUTPUT = 256 * 2**20
 MAX_ERROR_OUTPUT = 2**16
 
 
 class ProgramNotFound(Permanent):
-    """No such program is on the PATH of this process."""
+    """The program is not on the PATH of this process."""
 
 
 class TooMuchOutput(Transient):
-    """A program printed more than the caller was ready to take."""
+    """A program printed more than the caller allows."""
+
+
+class ChildOptions(TypedDict, total=False):
+    """How a program starts; it runs in `folder`, or by default in its private folder."""
+
+    environment: Mapping[str, str] | None
+    limits: ChildLimits | None
+    stdin: bytes
+    folder: Path | None
+    pass_fds: Iterable[int]
+    max_line: int
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What became of a child: its exit code, its output, and the last of its complaints."""
+    """The result of a child: its exit code, its output, and the end of its error output."""
 
     code: int
     output: bytes
-    complaint: bytes
+    error_output: bytes
 
 
 @dataclass(slots=True, eq=False)
 class Child:
-    """A program that runs as long as the block that started it lasts."""
+    """A running program; it ends with the block that started it."""
 
     process: asyncio.subprocess.Process
     folder: Path
@@ -70,7 +81,7 @@ class Child:
         return self.process.stderr
 
     def exceeded(self) -> str | None:
-        """Return which limit the ended program was stopped by, in words."""
+        """Return which limit stopped the program, as text."""
         match -(self.process.returncode or 0):
             case signal.SIGXCPU:
                 return f"it used more than {self.limits.cpu_seconds} s of processor time"
@@ -79,11 +90,11 @@ class Child:
         return None
 
     async def end(self) -> None:
-        """End the program with all that it started; what will not go is killed."""
+        """End the program and everything it started; kill what does not end in time."""
         try:
             if self.process.returncode is None:
                 self._signal(signal.SIGTERM)
-                async with asyncio.timeout(PATIENCE_SECONDS):
+                async with asyncio.timeout(GRACE_SECONDS):
                     await self._drain()
         except TimeoutError:
             pass
@@ -92,7 +103,7 @@ class Child:
             await self._drain()
 
     async def _drain(self) -> None:
-        """Wait for the end of a program whose output nobody wants any more."""
+        """Discard the output until the program has ended."""
         with suppress(ValueError):
             while await self.stdout.read(2**16):
                 pass
@@ -105,24 +116,16 @@ class Child:
 
 @asynccontextmanager
 async def start(
-    command: Sequence[str | Path],
-    *,
-    environment: Mapping[str, str] | None = None,
-    limits: ChildLimits | None = None,
-    stdin: bytes = b"",
-    folder: Path | None = None,
-    pass_fds: Iterable[int] = (),
-    longest_line: int = LONGEST_LINE,
+    command: Sequence[str | Path], **options: Unpack[ChildOptions]
 ) -> AsyncIterator[Child]:
-    """Lend a running program; however the block ends, so does the program.
+    """Yield a running program, and end it with the block.
 
-    It runs in `folder`, or else in its private one. Its output comes by pipes, its input from a
-    file: uvloop closes the pipe to a program that ends quickly, and then refuses to write to it
-    ("the handler is closed").
+    Its output comes through pipes. Its input is a file: uvloop closes the pipe to a program that
+    ends quickly, and then refuses to write to it ("the handler is closed").
     """
-    limits = limits or ChildLimits()
-    with private_folder() as home, _file_with(stdin, home) as source:
-        variables = _environment(home) | dict(environment or {})
+    limits = options.get("limits") or ChildLimits()
+    with private_folder() as home, _file_with(options.get("stdin", b""), home) as source:
+        variables = _environment(home) | dict(options.get("environment") or {})
         program = _find_program(command[0], variables["PATH"])
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", LAUNCHER, f"parent={os.getpid()}"),
@@ -130,10 +133,10 @@ async def start(
             stdin=source,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            limit=longest_line // 2,  # the reader takes twice as much before it holds a program up
-            cwd=folder or home,
+            limit=options.get("max_line", MAX_LINE) // 2,  # asyncio buffers twice as much
+            cwd=options.get("folder") or home,
             env=variables,
-            pass_fds=tuple(pass_fds),
+            pass_fds=tuple(options.get("pass_fds", ())),
             start_new_session=True,
         )
         child = Child(process, home, limits)
@@ -146,34 +149,19 @@ async def start(
 async def run(
     command: Sequence[str | Path],
     *,
-    environment: Mapping[str, str] | None = None,
-    limits: ChildLimits | None = None,
-    stdin: bytes = b"",
-    folder: Path | None = None,
-    pass_fds: Iterable[int] = (),
     max_output: int = MAX_OUTPUT,
+    **options: Unpack[ChildOptions],
 ) -> Finished:
-    """Run a program to its end; return what it printed, or raise where that is too much."""
-    async with start(
-        command,
-        environment=environment,
-        limits=limits,
-        stdin=stdin,
-        folder=folder,
-        pass_fds=pass_fds,
-    ) as child:
-        complaining = asyncio.create_task(_read_end(child.stderr, MAX_ERROR_OUTPUT))
+    """Run a program to its end and return its output; raise `TooMuchOutput` if that is too much."""
+    async with start(command, **options) as child:
+        reading_errors = asyncio.create_task(_read_end(child.stderr, MAX_ERROR_OUTPUT))
         try:
-            output = bytearray()
-            while chunk := await child.stdout.read(2**16):
-                output += chunk
-                if len(output) > max_output:
-                    raise TooMuchOutput(f"the program printed more than {max_output} bytes")
-            code, complaint = await child.process.wait(), await complaining
+            output = await _read_all(child.stdout, max_output)
+            code, error_output = await child.process.wait(), await reading_errors
         finally:
-            complaining.cancel()
-            await asyncio.gather(complaining, return_exceptions=True)
-        return Finished(code, bytes(output), (child.exceeded() or "").encode() or complaint)
+            reading_errors.cancel()
+            await asyncio.gather(reading_errors, return_exceptions=True)
+        return Finished(code, output, (child.exceeded() or "").encode() or error_output)
 
 
 def _find_program(name: str | Path, path: str) -> str:
@@ -183,8 +171,17 @@ def _find_program(name: str | Path, path: str) -> str:
     return os.path.abspath(found)
 
 
+async def _read_all(stream: asyncio.StreamReader, max_output: int) -> bytes:
+    output = bytearray()
+    while chunk := await stream.read(2**16):
+        output += chunk
+        if len(output) > max_output:
+            raise TooMuchOutput(f"the program printed more than {max_output} bytes")
+    return bytes(output)
+
+
 async def _read_end(stream: asyncio.StreamReader, size: int) -> bytes:
-    """Read to the end, and keep only so much: programs say last what they failed of."""
+    """Read everything and return the end, where programs say why they failed."""
     kept = b""
     while chunk := await stream.read(2**16):
         kept = (kept + chunk)[-size:]
@@ -192,7 +189,7 @@ async def _read_end(stream: asyncio.StreamReader, size: int) -> bytes:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """Return the allow-list: never our own settings, a database's, a cloud's or a proxy's."""
+    """Return the allowed variables, without settings of ours, databases, clouds or proxies."""
     passed_on = {
         name: value
         for name, value in os.environ.items()
@@ -214,10 +211,10 @@ def _file_with(content: bytes, folder: Path) -> Iterator[IO[bytes] | int]:
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Lend a new folder that only this user can enter.
+    """Yield a new folder that only this user can enter.
 
-    It is locked before it gets its name and as long as it is lent: a folder of that name that
-    nobody locks was left by a process that was killed.
+    It is locked before it gets its final name, and until the end of the block. A folder with such
+    a name and without a lock was left by a killed process.
     """
     _remove_abandoned_folders()
     made = Path(tempfile.mkdtemp(prefix="syncline-new-"))
@@ -232,14 +229,18 @@ def private_folder() -> Iterator[Path]:
         os.close(descriptor)
 
 
-@cache  # once a process is enough
+@cache  # once per process is enough
 def _remove_abandoned_folders() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
         with suppress(OSError):
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                if os.fstat(descriptor).st_uid == os.geteuid():
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(descriptor)
+            _remove_if_abandoned(folder)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(descriptor).st_uid == os.geteuid():
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(descriptor)

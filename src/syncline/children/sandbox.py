@@ -1,11 +1,10 @@
-"""Start a program of others in a sandbox, made of Linux namespaces by `sandbox_launcher.py`.
+"""Start a third-party program in a sandbox: Linux namespaces, set up by `sandbox_launcher.py`.
 
-Inside there are
-- the system's programs and libraries, and what the caller names, all read-only;
-- copies of its input, a private folder as HOME, a `/tmp` and a `/proc` of its own, and no more;
-- no network but a loopback interface, on which one socket listens: the caller's, who decides what
-  becomes of connections to it;
-- no other process, no capability, and a user that owns nothing.
+Inside, the program has
+- the system's programs and libraries, and the paths that the caller names, all read-only;
+- copies of its input, a private folder as HOME, and its own `/tmp` and `/proc`;
+- a loopback interface with one listening socket, which the caller serves, and no other network;
+- no other processes, no capabilities, and a user that owns nothing.
 """
 
 import asyncio
@@ -15,13 +14,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
+from typing import Unpack
 
-from syncline.children.limits import ChildLimits
-from syncline.children.process import LONGEST_LINE, Child, start
+from syncline.children.process import Child, ChildOptions, start
 from syncline.errors import Transient
 
 LAUNCHER = Path(__file__).with_name("sandbox_launcher.py")
@@ -48,20 +47,20 @@ async def start_sandboxed(
     inputs: Path,
     readable: Iterable[str] = (),
     hidden: Iterable[str] = (),
-    environment: Mapping[str, str] | None = None,
-    limits: ChildLimits | None = None,
-    longest_line: int = LONGEST_LINE,
+    **options: Unpack[ChildOptions],
 ) -> AsyncIterator[tuple[Child, socket.socket]]:
-    """Lend a program in a sandbox, and the socket that listens on its loopback interface."""
+    """Yield a program in a sandbox, and the socket that listens on its loopback interface."""
     control, theirs = socket.socketpair()
     with control, theirs:
         variables = {**proxy_environment(), "USER": "syncline", "LOGNAME": "syncline"}
+        own: ChildOptions = {
+            **options,
+            "environment": {**variables, **(options.get("environment") or {})},
+            "pass_fds": [theirs.fileno()],
+        }
         async with start(
             [*_launch(theirs, inputs, readable, hidden), *command],
-            environment={**variables, **(environment or {})},
-            limits=limits,
-            pass_fds=[theirs.fileno()],
-            longest_line=longest_line,
+            **own,
         ) as child:
             theirs.close()
             with await _receive_listener(control) as listener:
@@ -69,24 +68,24 @@ async def start_sandboxed(
 
 
 def proxy_environment() -> dict[str, str]:
-    """Return the variables that lead programs to the socket, in each spelling that they know."""
+    """Return the proxy variables for the socket, in upper and lower case."""
     address = f"http://127.0.0.1:{PORT}"
     found = dict.fromkeys(PROXY_VARIABLES, address) | {"NO_PROXY": ""}
     return found | {name.lower(): value for name, value in found.items()}
 
 
-@cache  # it costs a process, and the answer stays
+@cache  # it starts a process, and the answer never changes
 def why_unavailable() -> str | None:
-    """Return why no sandbox can be had here, or None where one can."""
+    """Return why this host cannot run sandboxes, or None if it can."""
     if sys.platform != "linux":
-        return "it is made of Linux namespaces"
+        return "sandboxes need Linux namespaces"
     control, theirs = socket.socketpair()
     with control, theirs, tempfile.TemporaryDirectory() as home:
         inputs = Path(home, "inputs")
         inputs.mkdir()
         control.settimeout(PROBE_SECONDS)
         try:
-            done = subprocess.run(  # noqa: S603  (it is our own)
+            done = subprocess.run(  # noqa: S603  (our own program)
                 [*_launch(theirs, inputs), PROBED_PROGRAM],
                 pass_fds=[theirs.fileno()],
                 env={"HOME": home},
@@ -105,7 +104,7 @@ def why_unavailable() -> str | None:
 
 
 def needed_by(program: str | Path) -> list[str]:
-    """Return the paths that a Python program needs: itself, its environment, its interpreter."""
+    """Return the paths that a Python program needs: its script, environment and interpreter."""
     program = Path(os.path.abspath(program))
     environment = Path(os.path.realpath(program)).parent.parent
     found = [str(program)]
@@ -126,7 +125,7 @@ def _launch(
     readable: Iterable[str] = (),
     hidden: Iterable[str] = (),
 ) -> list[str]:
-    """Return the command that the program's own is appended to."""
+    """Return the launcher's command; the caller appends the program's own."""
     certificates = [os.environ[name] for name in CERTIFICATES if os.environ.get(name)]
     plan = {
         "control": control.fileno(),
@@ -140,7 +139,7 @@ def _launch(
 
 
 async def _receive_listener(control: socket.socket) -> socket.socket:
-    """Wait for the launcher to say that all is set up, or why it is not."""
+    """Wait for the launcher's listening socket, or raise why there is none."""
     loop = asyncio.get_running_loop()
     is_there = asyncio.Event()
     control.setblocking(False)
@@ -154,13 +153,13 @@ async def _receive_listener(control: socket.socket) -> socket.socket:
         loop.remove_reader(control)
     message, descriptors, *_ = socket.recv_fds(control, 4096, 1, socket.MSG_CMSG_CLOEXEC)
     if not descriptors:
-        reason = message.decode(errors="replace") or "its launcher ended"
+        reason = message.decode(errors="replace") or "the launcher ended"
         raise Transient(f"the sandbox could not be set up: {reason}")
     return socket.socket(fileno=descriptors[0])
 
 
 def _shebang(program: Path) -> Path | None:
-    """Return the interpreter that a script names in its first line."""
+    """Return the interpreter in a script's first line."""
     try:
         with program.open("rb") as file:
             line = file.readline(4096)
@@ -171,8 +170,8 @@ def _shebang(program: Path) -> Path | None:
 
 
 def _links(path: Path) -> Iterator[Path]:
-    """Yield a path, and each that it is a link to."""
-    for _ in range(40):  # as far as the kernel goes
+    """Yield a path, and each path that it links to."""
+    for _ in range(40):  # the kernel's limit
         yield path
         if not path.is_symlink():
             return
@@ -180,8 +179,8 @@ def _links(path: Path) -> Iterator[Path]:
 
 
 def _holds_python(folder: Path) -> bool:
-    """Return whether a folder is an installation or an environment of Python."""
+    """Return whether a folder is a Python installation or a virtual environment."""
     if folder == Path("/"):
-        return False  # /lib may be a link to the system's own, which is shown anyway
+        return False  # it would show the whole file system
     is_environment = (folder / "pyvenv.cfg").is_file()
     return is_environment or any(folder.glob("lib*/python3*/os.py"))

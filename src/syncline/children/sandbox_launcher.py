@@ -1,12 +1,12 @@
 """Start a program inside namespaces of its own: sandbox_launcher.py PLAN PROGRAM [ARG…].
 
-PLAN is the JSON that `sandbox.py` writes. This script runs in an interpreter without any packages.
-Three processes come of it, each the parent of the next:
+PLAN is JSON from `sandbox.py`. This script runs in an interpreter without packages, as three
+processes, each the parent of the next:
 
-- the outer one, which Syncline started, waits and passes the exit code on;
-- the first process of the new PID namespace builds what the program sees, hands Syncline a
-  listening socket of the new network namespace, gives up every right, and waits. When it ends,
-  the kernel ends all that is left in the namespace;
+- the outer process, which Syncline started, waits and returns the exit code;
+- the first process of the new PID namespace builds the file system, sends Syncline a listening
+  socket of the new network namespace, drops all privileges, and waits. When it ends, the kernel
+  kills everything left in the namespace;
 - the program.
 """
 
@@ -32,11 +32,11 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 CAPABILITY_VERSION = 0x20080522
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
-UID = 65533  # nobody's account: distributions leave 65520 to 65533 unassigned
+UID = 65533  # distributions leave 65520 to 65533 unassigned
 HOME = "/private"
 DEVICES = ("null", "zero", "full", "random", "urandom")
 IN_MEMORY = {"tmp": "128m", "dev/shm": "64m"}
-MAX_TASKS = 1024  # processes and threads; under root those of all sandboxes of this host together
+MAX_TASKS = 1024  # processes and threads; under root, of all sandboxes of this host together
 FAILED_TO_START = 125
 FAILED_TO_EXECUTE = 127
 
@@ -44,14 +44,14 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Plan:
-    """What the sandbox is made of."""
+    """What the sandbox contains."""
 
-    control: int  # a descriptor of the socket that leads to Syncline
-    port: int  # where the program finds its proxy
-    inputs: str  # a folder of files that are copied
-    system: list[str]  # paths that are shown
-    hidden: list[str]  # folders that are not, though they lie in one of these
-    readable: list[str]  # paths that are shown all the same
+    control: int  # descriptor of the socket to Syncline
+    port: int  # of the program's proxy
+    inputs: str  # a folder of files to copy
+    system: list[str]  # paths to show
+    hidden: list[str]  # folders inside them to hide
+    readable: list[str]  # paths to show even inside hidden folders
 
     def __init__(self, text: str) -> None:
         self.__dict__.update(json.loads(text))
@@ -69,7 +69,7 @@ def main(plan: Plan, program: list[str]) -> int:
         build_root(plan, is_root)
         listener = open_loopback(plan.port)
         give_up_rights(is_root)
-        # Nobody takes the socket if the worker has died meanwhile; then this ends here.
+        # This fails, and ends the process, if the worker has died meanwhile.
         socket.send_fds(control, [b"ready"], [listener.fileno()])
         started = os.fork()
     except OSError as error:
@@ -83,22 +83,22 @@ def main(plan: Plan, program: list[str]) -> int:
 
 
 def enter_namespaces() -> bool:
-    """Leave the host's namespaces; return whether this was done with the rights of root."""
+    """Leave the host's namespaces; return whether root's privileges were used."""
     uid, gid = os.geteuid(), os.getegid()
     with suppress(OSError):
-        write("/proc/self/oom_score_adj", "1000")  # where memory runs out, this goes first
+        write("/proc/self/oom_score_adj", "1000")  # the first to be killed if memory runs out
     if uid == 0:
         try:
             call("unshare", NAMESPACES)
             return True
         except PermissionError:
-            pass  # root in a container: it may still do what any user may
+            pass  # root in a container may still do what any user may
     call("unshare", CLONE_NEWUSER | NAMESPACES)
     write("/proc/self/setgroups", "deny")
     write("/proc/self/uid_map", f"{UID} {uid} 1")
     write("/proc/self/gid_map", f"{UID} {gid} 1")
     with suppress(OSError):  # read-only in many containers
-        write("/proc/sys/user/max_user_namespaces", "0")  # inside of this namespace alone
+        write("/proc/sys/user/max_user_namespaces", "0")  # only inside this namespace
     return False
 
 
@@ -127,7 +127,7 @@ def build_root(plan: Plan, is_root: bool) -> None:
     set_attributes(root + HOME, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0)
     copy(plan.inputs, root, is_root)
     os.mkdir(f"{root}/proc")
-    with suppress(PermissionError):  # where a container hides parts of /proc; it stays empty
+    with suppress(PermissionError):  # a container that hides parts of /proc; it stays empty
         mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     set_attributes(root, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0)
     os.chdir(root)
@@ -137,13 +137,13 @@ def build_root(plan: Plan, is_root: bool) -> None:
 
 
 def show_all(paths: list[str], root: str) -> None:
-    # What is no link comes first, so that a link into /usr does not stand for all of it.
+    # Show real paths before links, so that a link into /usr does not hide the rest of it.
     for path in sorted(paths, key=lambda one: (os.path.realpath(one) != one, one)):
         show(path, root)
 
 
 def show(path: str, root: str) -> None:
-    """Show a path of the host, read-only, with the links that lead to it."""
+    """Show a path of the host, read-only, with the links to it."""
     here = ""
     parts = path.strip("/").split("/")
     for index, part in enumerate(parts):
@@ -166,7 +166,7 @@ def show(path: str, root: str) -> None:
 
 
 def copy(folder: str, root: str, is_root: bool) -> None:
-    """Copy the program's input to the same path inside, for the user that it runs as."""
+    """Copy the program's input to the same path inside, owned by the program's user."""
     os.makedirs(root + folder)
     os.chmod(root + folder, 0o700)
     paths = [folder]
@@ -182,7 +182,7 @@ def copy(folder: str, root: str, is_root: bool) -> None:
 
 
 def open_loopback(port: int) -> socket.socket:
-    """Bring the interface `lo` of the new network up, and listen there."""
+    """Bring up the interface `lo` of the new network, and listen on it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sH14x", b"lo", IFF_UP)
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, request)
@@ -193,18 +193,18 @@ def open_loopback(port: int) -> socket.socket:
 
 
 def give_up_rights(is_root: bool) -> None:
-    """Keep no capability, no group and no way to get them back."""
+    """Drop all capabilities and groups for good."""
     if is_root:
         os.setgroups([])
         os.setresgid(UID, UID, UID)
         os.setresuid(UID, UID, UID)
-    # Counted for the user: inside of a user namespace these are the program's own alone.
+    # The limit is per user; in a user namespace it counts only the program's own tasks.
     resource.setrlimit(resource.RLIMIT_NPROC, (MAX_TASKS, MAX_TASKS))
     header = struct.pack("Ii", CAPABILITY_VERSION, 0)
     call("capset", header, bytes(24))
     call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)  # until the program takes its place
-    # Last: a change of the user takes it back.
+    call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)  # until the program replaces it
+    # Last, because a change of user resets it.
     call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
@@ -213,7 +213,7 @@ def execute(program: list[str]) -> None:
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)
     os.umask(0o077)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # this interpreter ignores them
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execve(program[0], program, {**os.environ, "HOME": HOME, "TMPDIR": HOME})  # noqa: S606
@@ -223,9 +223,9 @@ def execute(program: list[str]) -> None:
 
 
 def wait_inside(program: int) -> int:
-    """Wait for the program, and for the orphans that it leaves, as the first process has to."""
+    """Wait for the program, and reap its orphans, as the first process must."""
     for stream in (0, 1):
-        os.close(stream)  # the end of the program's output is its own to tell
+        os.close(stream)  # so that the output ends with the program
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == program:
@@ -234,8 +234,8 @@ def wait_inside(program: int) -> int:
 
 
 def wait_outside(inner: int) -> int:
-    """Wait for the namespace; end as the program did, by the same signal if it was one."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the program gets it too, and decides
+    """Wait for the namespace, then end as the program did, by the same signal if there was one."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the program gets it too, and decides what to do
     for stream in (0, 1):
         os.close(stream)
     _, status = os.waitpid(inner, 0)
@@ -277,7 +277,7 @@ def write(path: str, text: str) -> None:
 
 
 def call(name: str, *arguments: object) -> None:
-    """Call a function of the C library; raise what it complains of."""
+    """Call a function of the C library; raise `OSError` if it fails."""
     if getattr(libc, name)(*arguments) == -1:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")

@@ -1,4 +1,4 @@
-"""The one thing an author writes: a class that turns a cursor into a page."""
+"""`Connector`, the class that connector authors extend."""
 
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from uuid import UUID
 from syncline.children.limits import ChildLimits
 from syncline.model import Connection, SyncResult
 
-if TYPE_CHECKING:  # it takes a tenth of a second to import, and not every connector calls out
+if TYPE_CHECKING:  # importing it takes 0.1 s, and many connectors never use it
     from syncline.http import Authentication, BlockingHttpClient, HttpClient, HttpEnvironment
     from syncline.http.status_errors import ErrorMap
 
@@ -16,43 +16,48 @@ if TYPE_CHECKING:  # it takes a tenth of a second to import, and not every conne
 class Connector:
     """Syncs one provider: cursor in, page out.
 
-    Set `provider` and override `sync`, as `async def` or as a plain `def` (which runs in a
-    thread). One that yields pages from an `async def` streams them: each is stored, with its
-    cursor, before `sync` goes on after the `yield`. Raise `RateLimited`, `Unauthorized`,
-    `Transient` or `Permanent` when no page can be had; anything else that is raised is retried
-    with backoff.
+    Set `provider` and override `sync`. It may be
+
+    - an `async def` that returns one page,
+    - a plain `def` that returns one page; it runs in a thread,
+    - an `async def` that yields pages; each page is stored, with its cursor, before `sync`
+      continues after the `yield`.
+
+    If there is no page, raise `RateLimited`, `Unauthorized`, `Transient` or `Permanent`. The
+    engine retries after any other exception, with backoff.
     """
 
     provider: str = ""
-    local: ClassVar[bool] = False  # it runs a program or reads this host
-    http_environment: "HttpEnvironment | None" = None  # the engine's, once it has the connector
-    child_limits: ChildLimits = ChildLimits()  # of each process it starts; the engine's, too
-    sandboxed: bool = True  # whether a program of others runs in a sandbox; the engine's, too
-    state_folder: Path | None = None  # for files that outlive a run; the engine's, too
-    settings_name: ClassVar[str | None] = None  # the component of the settings it is given
+    local: ClassVar[bool] = False  # set True if it runs a program or reads files of this host
+    settings_name: ClassVar[str | None] = None  # the settings component passed to `configure`
+    # The engine sets these before the first run.
+    http_environment: "HttpEnvironment | None" = None
+    child_limits: ChildLimits = ChildLimits()  # for each process that the connector starts
+    sandboxed: bool = True  # whether third-party programs run in a sandbox
+    state_folder: Path | None = None  # for files that outlive a run
 
     def sync(
         self, connection: Connection, cursor: Any
     ) -> SyncResult | Awaitable[SyncResult] | AsyncIterator[SyncResult]:
-        """Return the page after `cursor`, which is None on the first call, or yield the pages."""
+        """Return the page after `cursor`, or yield pages. `cursor` is None on the first run."""
         raise NotImplementedError(f"{type(self).__name__} does not define sync()")
 
     def configure(self, settings: Any) -> None:
-        """Take the operator's settings, once, before the first run.
+        """Receive the operator's settings; called once, before the first run.
 
-        They are the component that `settings_name` names, or None where a person runs the
-        connector by hand, who may do all that this user may.
+        `settings` is the component that `settings_name` names. It is None when a person runs the
+        connector by hand; the connector may then do everything that this user may do.
         """
 
     def connections_with_files(self) -> Collection[UUID]:
-        """Return the connections of which this host keeps files."""
+        """Return the ids of connections that have files on this host."""
         return ()
 
     def forget(self, connection_ids: Collection[UUID]) -> None:
-        """Remove the files that this host keeps of connections that were deleted."""
+        """Remove the files of deleted connections from this host."""
 
     def why_not_for_tenants(self) -> str | None:
-        """Return why tenants' keys may not use it in this process, whatever the settings say."""
+        """Return why tenants may never use this connector in this process, or None if they may."""
         return None
 
     def http(
@@ -64,10 +69,11 @@ class Connector:
         authentication: "Authentication | None" = None,
         errors: "ErrorMap | None" = None,
     ) -> "HttpClient":
-        """Return a client for this run, to be used with `async with`.
+        """Return an HTTP client for this run; use it with `async with`.
 
-        Credentials go to the origin of `base_url` (without one, of the first call) and nowhere
-        else. `errors` may turn a failed answer into an error of its own.
+        It sends the connection's credentials to one origin only: that of `base_url`, or that of
+        the first request if there is no `base_url`. `errors` is called with each failed response
+        and may return an error to raise instead of the usual one.
         """
         from syncline.http import HttpClient, HttpEnvironment
 
@@ -82,7 +88,7 @@ class Connector:
         )
 
     def blocking_http(self, connection: Connection, **options: Any) -> "BlockingHttpClient":
-        """Return the same client for a plain `def`, to be used with a plain `with`."""
+        """Return the same client with blocking methods, for a plain `def`; use it with `with`."""
         from syncline.http import BlockingHttpClient
 
         return BlockingHttpClient(self.http(connection, **options))

@@ -1,4 +1,4 @@
-"""JSON that Postgres can store and that everybody can read back."""
+"""JSON that Postgres can store and every client can read back."""
 
 import json
 import sys
@@ -7,15 +7,15 @@ from typing import Any
 from syncline.errors import ContractError
 from syncline.json_bounds import MAX_DEPTH, JsonBounds, TooComplex, check_json
 
-# The size is checked apart, and a float or an int was written by Python itself.
+# The size is checked separately, and Python itself wrote the numbers.
 NESTING = JsonBounds(nodes=sys.maxsize, number_bytes=1_000_000, string_bytes=sys.maxsize)
-# Made once: `dumps` and `loads` take twice as long, since they prepare anew for every value.
+# Made once: `dumps` and `loads` take twice as long, because they set up an encoder each time.
 write_value = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 read_value = json.JSONDecoder().raw_decode
 
 
 def encode_json(value: Any, *, limit: int, where: str) -> str:
-    """Return the value as JSON text, or raise an error that says where it is wrong."""
+    """Return the value as JSON text, or raise a `ContractError` that says where it is wrong."""
     try:
         text = write_value(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -27,19 +27,19 @@ def encode_json(value: Any, *, limit: int, where: str) -> str:
 
 
 def decode_json(text: str | None, *, where: str) -> Any:
-    """Return the value of stored JSON text, or raise an error that says where it is unreadable."""
+    """Return the value of stored JSON text, or raise a `ContractError` that names the place."""
     if text is None:
         return None
     if text == "{}":
-        return {}  # what most configurations hold, and every run reads one
+        return {}  # most configurations are empty, and every run reads one
     try:
-        return read_value(text)[0]  # it is Postgres' own text: nothing stands around the value
+        return read_value(text)[0]  # Postgres wrote the text, so nothing follows the value
     except (ValueError, RecursionError) as error:
         raise ContractError(f"{where} cannot be read: {_explain(error)}") from None
 
 
 def read_json(text: str | None) -> Any:
-    """Return the value of stored JSON text, or a readable stand-in where Python cannot hold it."""
+    """Return the value of stored JSON text, or a readable stand-in if Python cannot parse it."""
     try:
         return decode_json(text, where="value")
     except ContractError as error:
@@ -59,16 +59,16 @@ def _size(text: str, where: str) -> int:
     try:
         return len(text.encode())
     except UnicodeEncodeError:
-        raise ContractError("holds a lone surrogate", where=where) from None
+        raise ContractError("has a lone surrogate", where=where) from None
 
 
 def _refuse_unstorable(value: Any, text: str, where: str) -> None:
-    # Only a text with this many brackets can be too deep, and only one with the escape can hold
-    # a NUL; the slow walks run for those alone.
+    # Only text with this many brackets can be too deep, and only text with the escape can have a
+    # NUL. The slow checks run for these alone.
     if text.count("[") + text.count("{") > MAX_DEPTH and _is_too_deep(text.encode()):
         raise ContractError(f"nested deeper than {MAX_DEPTH}", where=where)
     if "\\u0000" in text and _has_nul(value):
-        raise ContractError("holds a NUL character", where=where)
+        raise ContractError("has a NUL character", where=where)
 
 
 def _is_too_deep(text: bytes) -> bool:
@@ -80,7 +80,7 @@ def _is_too_deep(text: bytes) -> bool:
 
 
 def _has_nul(value: Any) -> bool:
-    """Return whether any text of the value holds a NUL; the depth has been checked before."""
+    """Return whether any string in the value has a NUL; the depth was checked before."""
     if isinstance(value, str):
         return "\0" in value
     if isinstance(value, dict):
@@ -92,7 +92,7 @@ def _has_nul(value: Any) -> bool:
 
 def _explain(error: Exception) -> str:
     if isinstance(error, RecursionError):
-        return f"nested deeper than {MAX_DEPTH}, or holds itself"
+        return f"nested deeper than {MAX_DEPTH}, or contains itself"
     if "Circular" in str(error):
-        return "holds itself"
+        return "contains itself"
     return str(error)[:200]

@@ -1,4 +1,4 @@
-"""What a connector returned, checked and turned into what the store takes."""
+"""Check what a connector returned, and turn it into the columns that the store takes."""
 
 import json
 import re
@@ -13,8 +13,8 @@ from syncline.model import Signal, SyncResult
 from syncline.sdk.json_text import encode_json, same_json
 
 MAX_KIND = 255
-MAX_DEDUPE_KEY_BYTES = 1024  # an index row takes 2704 bytes at most
-# The very first and last instants are how the database's driver writes infinity.
+MAX_DEDUPE_KEY_BYTES = 1024  # an index row has at most 2704 bytes
+# The database driver writes the very first and last instants as infinity.
 EARLIEST, LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -29,7 +29,7 @@ class PageLimits:
 
 @dataclass(slots=True)
 class Page:
-    """A checked page: signals as columns, the cursor as JSON text (None where none was given)."""
+    """A checked page: signals as columns, the cursor as JSON text (None if there was none)."""
 
     kinds: list[str] = field(default_factory=list)
     occurred_at: list[datetime] = field(default_factory=list)
@@ -45,15 +45,15 @@ class Page:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it to store, and nothing to follow it."""
-        return not self.kinds and self.next_cursor is None  # without which there is no more
+        """Whether there is nothing to store. Without a cursor there is no further page either."""
+        return not self.kinds and self.next_cursor is None
 
 
-NOTHING_NEW = Page()  # what most runs bring
+NOTHING_NEW = Page()  # what most runs return
 
 
 def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
-    """Return the page, or raise a ContractError that names the field and the reason."""
+    """Return the checked page, or raise a `ContractError` that names the field and the reason."""
     reader = PageReader(result, cursor=cursor, limits=limits)
     while not reader.read_some(limits.page_bytes):
         pass
@@ -61,13 +61,13 @@ def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
 
 
 class PageReader:
-    """Checks a page bit by bit, so that a large one need not hold up whoever reads it."""
+    """Checks a page in parts, so that a large page does not hold the event loop."""
 
     def __init__(self, result: Any, *, cursor: Any, limits: PageLimits) -> None:
-        """Check all but the signals."""
+        """Check everything but the signals."""
         if not isinstance(result, SyncResult):
             if isinstance(result, Coroutine):
-                result.close()  # the job is told; Python need not complain as well
+                result.close()  # the error says it; avoid the "never awaited" warning
             raise ContractError(f"sync() returned {type(result).__name__}, not a SyncResult")
         if not isinstance(result.has_more, bool):
             raise ContractError(f"has_more is {type(result.has_more).__name__}, not a bool")
@@ -83,7 +83,7 @@ class PageReader:
             self._signals = enumerate(_iterate(result.signals, limits.page_signals + 1))
 
     def read_some(self, size_bytes: int) -> bool:
-        """Check signals until their payloads have this size; return whether that was the last."""
+        """Check signals until their payloads reach this size; return whether all are checked."""
         page, limits, seen = self.page, self._limits, self._seen
         until = page.payload_bytes + size_bytes
         for index, signal in self._signals:
@@ -95,7 +95,7 @@ class PageReader:
             key = _read_dedupe_key(signal.dedupe_key, where)
             if key is not None:
                 if key in seen:
-                    continue  # the first of a page wins, as the first page does
+                    continue  # the first signal with a key wins, on a page as between pages
                 seen.add(key)
             payload = _read_payload(signal.payload, where, limits)
             page.payload_bytes += len(payload) if payload.isascii() else len(payload.encode())
@@ -113,7 +113,7 @@ class PageReader:
 
 
 def is_nothing_new(result: Any) -> bool:
-    """Return whether this is the page that most runs bring."""
+    """Return whether this is the empty page that most runs return."""
     if not isinstance(result, SyncResult):
         return False
     signals: Any = result.signals
@@ -127,9 +127,9 @@ def _read_cursor(result: SyncResult, cursor: Any, page: Page, limits: PageLimits
             result.next_cursor, limit=limits.cursor_bytes, where="next_cursor"
         )
     if page.has_more and page.next_cursor is None:
-        raise ContractError("has_more without a next_cursor: there is nowhere to go on from")
+        raise ContractError("has_more needs a next_cursor, from which the next run continues")
     if page.next_cursor and page.has_more and same_json(json.loads(page.next_cursor), cursor):
-        raise ContractError("has_more with the cursor unchanged: it would go round for ever")
+        raise ContractError("has_more needs a new cursor; with the same one it never ends")
 
 
 def _iterate(signals: Any, most: int) -> Iterator[Any]:
@@ -140,7 +140,7 @@ def _iterate(signals: Any, most: int) -> Iterator[Any]:
 
 def _read_kind(kind: Any, where: str) -> str:
     if not isinstance(kind, str) or not 0 < len(kind) <= MAX_KIND or UNSTORABLE.search(kind):
-        raise ContractError(f"{where}.kind is not a text of 1 to {MAX_KIND} characters")
+        raise ContractError(f"{where}.kind must be text of 1 to {MAX_KIND} characters")
     return kind
 
 
@@ -148,14 +148,16 @@ def _read_time(instant: Any, where: str) -> datetime:
     if not isinstance(instant, datetime):
         raise ContractError(f"{where}.occurred_at is {type(instant).__name__}, not a datetime")
     try:
-        # Only an aware time has an offset, and only one within the years 1 to 9999 survives this.
+        # Only an aware time has an offset, and only the years 1 to 9999 can be converted.
         if instant.utcoffset() is None:
             raise ContractError(f"{where}.occurred_at has no time zone")
         utc: datetime = instant.astimezone(UTC)
     except (OverflowError, ValueError):
-        raise ContractError(f"{where}.occurred_at is beyond the years 1 to 9999") from None
+        raise ContractError(f"{where}.occurred_at is outside the years 1 to 9999") from None
     if not EARLIEST < utc < LATEST:
-        raise ContractError(f"{where}.occurred_at is the very edge of the years 1 to 9999")
+        raise ContractError(
+            f"{where}.occurred_at is the first or last instant of the years 1 to 9999"
+        )
     return utc
 
 
@@ -170,9 +172,9 @@ def _read_dedupe_key(key: Any, where: str) -> str | None:
     if key is None:
         return None
     if not isinstance(key, str):
-        raise ContractError(f"{where}.dedupe_key is {type(key).__name__}, not a text: use str(…)")
+        raise ContractError(f"{where}.dedupe_key is {type(key).__name__}, not a str; use str(…)")
     if not key or UNSTORABLE.search(key):
-        raise ContractError(f"{where}.dedupe_key is not a non-empty text")
+        raise ContractError(f"{where}.dedupe_key must be non-empty text that Postgres can store")
     if len(key.encode()) > MAX_DEDUPE_KEY_BYTES:
         raise ContractError(f"{where}.dedupe_key is over {MAX_DEDUPE_KEY_BYTES} bytes")
     return key

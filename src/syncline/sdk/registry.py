@@ -1,4 +1,4 @@
-"""Which connector serves which provider: those handed over, and those that packages announce."""
+"""Which connector serves which provider: given to the engine, or found in installed packages."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -32,19 +32,19 @@ def connectors_by_provider(
 
 
 def provider_of(connector: Connector) -> str:
-    """Return whom a connector serves, or raise an error that says what it lacks."""
+    """Return the connector's provider, or raise an error that says what the connector lacks."""
     if isclass(connector):
         raise Invalid(connector.__name__, "is a class; pass an instance of it")
     provider = getattr(connector, "provider", None)
     if not isinstance(provider, str) or not provider:
-        raise Invalid(f"{type(connector).__name__}.provider", "is not a non-empty text")
+        raise Invalid(f"{type(connector).__name__}.provider", "must be a non-empty str")
     if not callable(getattr(connector, "sync", None)):
         raise Invalid(type(connector).__name__, "has no sync()")
     return provider
 
 
 def may_refuse_tenants(connectors: Mapping[str, Connector]) -> dict[str, Connector]:
-    """Return the connectors that have reasons of their own; the others need not be asked."""
+    """Return the connectors that override `why_not_for_tenants`."""
     ask = Connector.why_not_for_tenants
     return {
         provider: one
@@ -58,19 +58,19 @@ def why_not_for_tenants(connectors: Mapping[str, Connector]) -> dict[str, str]:
     found = {}
     for provider, connector in connectors.items():
         ask = getattr(connector, "why_not_for_tenants", None)
-        if ask is None:  # a class of its own that only looks like a connector
+        if ask is None:  # not a subclass of Connector
             continue
         try:
             reason = ask()
         except Exception as error:
-            reason = f"whether it can be confined is not known ({type(error).__name__})"
+            reason = f"checking whether it can be confined failed ({type(error).__name__})"
         if reason is not None:
             found[provider] = reason
     return found
 
 
 def announced_connectors() -> list[Connector]:
-    """Return what installed packages announce; one that cannot be loaded is told and left out."""
+    """Return the connectors of installed packages; log and skip those that cannot be loaded."""
     found = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
@@ -96,11 +96,11 @@ def connectors_in(module_name: str) -> list[Connector]:
         and value.__module__ == module.__name__
         and value.provider
     ]
-    return [connector() for connector in dict.fromkeys(found)]  # one may have two names
+    return [connector() for connector in dict.fromkeys(found)]  # a class may have two names
 
 
 def connector_named(name: str) -> Connector:
-    """Return an instance of the connector that `module:Class` names."""
+    """Return an instance of the connector `module:Class`."""
     module_name, _, class_name = name.partition(":")
     if not module_name or not class_name:
         raise Invalid(repr(name), "must be MODULE:CLASS, such as my_connectors:Tickets")

@@ -1,4 +1,4 @@
-"""The settings: environment, `syncline.toml` or arguments, checked once, frozen afterwards."""
+"""The settings: from arguments, the environment or `syncline.toml`, checked once and frozen."""
 
 import os
 import warnings
@@ -54,18 +54,22 @@ class SchedulerSettings(checks.Component):
         None,
         ge=0,
         le=3600,
-        description="How far ahead runs are queued. Default: 60 or the tick, the larger.",
+        description="How far ahead runs are queued. Default: the larger of 60 and the tick.",
     )
-    default_interval_seconds: int = Field(900, description="Interval where none is set.")
+    default_interval_seconds: int = Field(
+        900, description="Interval of connections without their own."
+    )
     jitter_pct_min: Fraction = Field(Decimal(0), description="Least jitter, as a share.")
     jitter_pct_max: Fraction = Field(Decimal("0.2"), description="Most jitter, as a share.")
     max_overridden_interval_seconds: int = Field(
         86400,
         ge=MINIMUM_INTERVAL_SECONDS,
         le=31_536_000,
-        description="Longest interval that a connection may ask for.",
+        description="Longest interval that a connection may have.",
     )
-    batch_size: int = Field(1000, ge=1, le=10_000, description="Connections a transaction plans.")
+    batch_size: int = Field(
+        1000, ge=1, le=10_000, description="Connections planned per transaction."
+    )
 
     @model_validator(mode="after")
     def _bounds_agree(self) -> "SchedulerSettings":
@@ -106,20 +110,25 @@ class SchedulerSettings(checks.Component):
 class ExecutorSettings(checks.Component):
     """How jobs run."""
 
-    concurrency: int = Field(50, ge=1, le=10_000, description="Jobs this process runs at once.")
-    poll_interval_seconds: float = Field(
-        0.5, gt=0, le=60, description="Longest pause between two looks for due jobs."
+    concurrency: int = Field(
+        50, ge=1, le=10_000, description="Jobs that this process runs at once."
     )
-    lease_seconds: float = Field(30, ge=3, le=3600, description="Life of an unrenewed claim.")
+    poll_interval_seconds: float = Field(
+        0.5, gt=0, le=60, description="Longest pause between two checks for due jobs."
+    )
+    lease_seconds: float = Field(
+        30, ge=3, le=3600, description="Life of a claim that is not renewed."
+    )
     max_run_seconds: float = Field(300, ge=1, le=86_400, description="Longest run of a job.")
     max_attempts: int | None = Field(
-        None, ge=1, description="Failures after which a job ends. Default: no limit."
+        None, ge=1, description="Failures after which a job fails for good. Default: no limit."
     )
     single_flight: Literal["connection", "job_type"] = Field(
-        "connection", description="What runs one job at a time: a connection, or each of its types."
+        "connection",
+        description="What runs one job at a time: a connection or a job type.",
     )
     shutdown_grace_seconds: float = Field(
-        30, ge=0, le=3600, description="Time that running jobs get to end at a shutdown."
+        30, ge=0, le=3600, description="Time that running jobs get to finish at shutdown."
     )
     max_payload_bytes: int = Field(1_000_000, ge=1, description="Largest payload of a signal.")
     max_cursor_bytes: int = Field(64_000, ge=1, description="Largest cursor.")
@@ -141,7 +150,7 @@ class ExecutorSettings(checks.Component):
 
 
 class ProviderRateLimit(checks.Component):
-    """What differs for one provider; the rest is inherited."""
+    """The settings of one provider; the rest is inherited."""
 
     base_seconds: float | None = Field(None, gt=0, le=86_400)
     max_seconds: float | None = Field(None, gt=0, le=604_800)
@@ -153,9 +162,11 @@ class RateLimitSettings(checks.Component):
 
     base_seconds: float = Field(5, gt=0, le=86_400, description="Wait after the first failure.")
     max_seconds: float = Field(900, gt=0, le=604_800, description="Longest wait without a hint.")
-    jitter_factor: float = Field(0.1, ge=0, le=10, description="Share of the wait added at most.")
+    jitter_factor: float = Field(
+        0.1, ge=0, le=10, description="Most jitter, as a share of the wait."
+    )
     providers: dict[str, ProviderRateLimit] = Field(
-        default_factory=dict, description="The same three settings for single providers."
+        default_factory=dict, description="The same three settings per provider."
     )
 
     def backoff(self, provider_slug: str) -> Backoff:
@@ -168,24 +179,24 @@ class RateLimitSettings(checks.Component):
 
     @property
     def longest_backoff(self) -> timedelta:
-        """The most that a job of any provider waits without a provider's asking."""
+        """The longest wait of any provider's job, unless the provider asks for more."""
         return max(self.backoff(slug).longest_unasked for slug in ("", *self.providers))
 
 
 class ApiSettings(checks.Component):
-    """Where health, metrics and the page are served."""
+    """Where the API, the dashboard, health and metrics are served, and to whom."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to bind.")
     port: int = Field(8080, ge=0, le=65_535, description="Port to bind; 0 takes a free one.")
     hosts: ModuleNames = Field(
-        default_factory=list, description="Further names under which it is reached, by a proxy."
+        default_factory=list, description="Other host names, such as that of a proxy."
     )
     tenant_providers: Slugs = Field(
         None,
         description="Providers that tenants' keys may connect. Default: all that are not local.",
     )
     key_days: int = Field(
-        365, ge=1, le=3650, description="Days that a key lasts unless it says otherwise."
+        365, ge=1, le=3650, description="Days until a key expires, unless it has its own limit."
     )
     trusted_proxies: ProxyAddresses = Field(
         default_factory=list, description="Proxies whose X-Forwarded-For names the client."
@@ -193,11 +204,19 @@ class ApiSettings(checks.Component):
     requests_per_second: float = Field(
         100, gt=0, le=1_000_000, description="Requests of one key, on average."
     )
-    burst: int = Field(1000, ge=1, le=1_000_000, description="Requests of one key, at a stretch.")
+    burst: int = Field(1000, ge=1, le=1_000_000, description="Requests of one key in a burst.")
     address_requests_per_second: float = Field(
-        50, gt=0, le=1_000_000, description="Requests without a good key from one address."
+        50,
+        gt=0,
+        le=1_000_000,
+        description="The same for an address without a valid key.",
     )
-    address_burst: int = Field(500, ge=1, le=1_000_000, description="The same, at a stretch.")
+    address_burst: int = Field(
+        500,
+        ge=1,
+        le=1_000_000,
+        description="Its requests in a burst.",
+    )
     failed_logins_per_minute: int = Field(
         10, ge=1, le=10_000, description="Wrong keys from one address before it must wait."
     )
@@ -224,7 +243,7 @@ class ApiSettings(checks.Component):
 
 
 class ForeignSettings(checks.Component):
-    """How programs of others run."""
+    """How third-party programs run."""
 
     unsandboxed: ProviderSlugs = Field(
         default_factory=list,
@@ -243,17 +262,17 @@ class RetentionSettings(checks.Component):
 
 
 class TelemetrySettings(checks.Component):
-    """What is told to the outside."""
+    """What metrics include."""
 
     tenant_label: bool = Field(True, description="Whether metrics carry `tenant_id`.")
 
 
-# A field named `schema` hides a deprecated method of pydantic's, which warns of it.
+# Pydantic warns about a field named `schema`, which hides one of its deprecated methods.
 warnings.filterwarnings("ignore", message='Field name "schema"', category=UserWarning)
 
 
 class Settings(BaseSettings):
-    """Everything that can be set; a bad value is refused here, in one line."""
+    """All settings; a bad value raises a `SettingsError` of one line."""
 
     model_config = SettingsConfigDict(
         env_prefix=checks.PREFIX,
@@ -266,9 +285,9 @@ class Settings(BaseSettings):
     )
 
     database_url: str | None = Field(
-        None, description="Postgres to use; default: the embedded one."
+        None, description="Postgres to use. Default: the embedded one."
     )
-    schema: SchemaName = Field(  # type: ignore[assignment]  # pydantic's own is long deprecated
+    schema: SchemaName = Field(  # type: ignore[assignment]  # pydantic's own is deprecated
         "syncline", description="Schema that holds the tables."
     )
     scheduler: SchedulerSettings = SchedulerSettings()
@@ -281,9 +300,9 @@ class Settings(BaseSettings):
     retention: RetentionSettings = RetentionSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     portable: bool = Field(False, description="Leave out every optional Postgres feature.")
-    pgbouncer: bool = Field(False, description="The URL leads to a pooler in transaction mode.")
-    listen_url: str | None = Field(None, description="Direct address for LISTEN beside a pooler.")
-    secret_keys: checks.Secret = Field(None, description="Keys that credentials are under.")
+    pgbouncer: bool = Field(False, description="The URL is a pooler in transaction mode.")
+    listen_url: str | None = Field(None, description="Direct URL for LISTEN beside a pooler.")
+    secret_keys: checks.Secret = Field(None, description="Keys that encrypt credentials.")
     pool_size: int = Field(10, ge=2, le=500, description="Database connections of this process.")
     connectors: ModuleNames = Field(default_factory=list, description="Modules with connectors.")
 
@@ -300,7 +319,7 @@ class Settings(BaseSettings):
             raise SettingsError(f"{TOML_FILE} cannot be read: {error}") from None
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        """Yield what repr() shows: addresses without their passwords."""
+        """Yield what repr() shows: URLs without their passwords."""
         for name, value in super().__repr_args__():
             yield name, mask_secrets(value) if isinstance(value, str) else value
 

@@ -1,4 +1,4 @@
-"""What a setting may hold, and the one line that refuses a bad one: its name, value and bounds."""
+"""Checks of settings, and the one-line message for a bad one: its name, value and bounds."""
 
 import ipaddress
 import re
@@ -14,7 +14,7 @@ from syncline.errors import SettingsError
 from syncline.redaction import mask_secrets
 
 PREFIX = "SYNCLINE_"
-MAX_SCHEMA_BYTES = 63  # Postgres cuts longer names off, and then does not find them again
+MAX_SCHEMA_BYTES = 63  # Postgres truncates longer names
 DISAGREEMENT = "disagreement"
 MAX_SHOWN = 100
 WORDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
@@ -22,21 +22,21 @@ FIELD_OF_PARSE_ERROR = re.compile(r'field "(\w+)"')
 
 
 class Component(BaseModel):
-    """Settings that belong together: frozen, and without room for a name that does not exist."""
+    """Settings that belong together: frozen, and without unknown names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def check_schema(name: str) -> str:
     if not name.isprintable() or not 0 < len(name.encode(errors="replace")) <= MAX_SCHEMA_BYTES:
-        raise ValueError(f"it must be a printable text of 1 to {MAX_SCHEMA_BYTES} bytes")
+        raise ValueError(f"it must be printable text of 1 to {MAX_SCHEMA_BYTES} bytes")
     if name.startswith("pg_"):
-        raise ValueError("names that begin with pg_ are reserved to Postgres")
+        raise ValueError("names that begin with pg_ are reserved for Postgres")
     return name
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the address; of a name, all of its addresses."""
+    """Return whether only this machine can reach the host, by any of its addresses."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
@@ -45,24 +45,26 @@ def is_loopback(host: str) -> bool:
 
 
 def split_names(names: Any) -> Any:
-    """Return the list that a text with commas stands for, as the environment holds it."""
+    """Split text at its commas, as in an environment variable; return anything else unchanged."""
     if isinstance(names, str):
         return [part.strip() for part in names.split(",") if part.strip()]
     return names
 
 
 def check_networks(networks: list[str]) -> list[str]:
-    """Refuse what is no address or network: a name, or a `*` that would trust everybody."""
+    """Refuse anything but addresses and networks: names, and `*`, which would trust everybody."""
     for network in networks:
         try:
             ipaddress.ip_network(network)
         except ValueError:
-            raise ValueError(f"{network!r} is no address or network such as 10.0.0.0/8") from None
+            raise ValueError(
+                f"{network!r} is not an address or network such as 10.0.0.0/8"
+            ) from None
     return networks
 
 
 def as_secret(value: Any) -> Any:
-    """Return a secret whatever was given, so that no complaint about its type can quote it."""
+    """Wrap any value as a secret, so that no message about its type can quote it."""
     return value if value is None or isinstance(value, SecretStr) else SecretStr(str(value))
 
 
@@ -70,10 +72,9 @@ Secret = Annotated[SecretStr | None, BeforeValidator(as_secret)]
 
 
 def refuse_unknown_components(names: Iterable[str], settings: type[BaseModel]) -> None:
-    """Refuse `SYNCLINE_SHEDULER__…`, which would otherwise be passed over in silence.
+    """Refuse names such as `SYNCLINE_SHEDULER__…`, which would otherwise be ignored silently.
 
-    A name without the double underscore is left alone: containers find many in their environment
-    that are not meant for us.
+    Names without a double underscore are ignored: containers have many that are not settings.
     """
     for name in names:
         component, delimiter, _ = name.upper().removeprefix(PREFIX).partition("__")
@@ -83,12 +84,12 @@ def refuse_unknown_components(names: Iterable[str], settings: type[BaseModel]) -
 
 
 def disagree(message: str) -> NoReturn:
-    """Refuse values that are bad together; the message names a setting of the component."""
+    """Refuse values that contradict each other; the message begins with the name of a setting."""
     raise PydanticCustomError(DISAGREEMENT, "{message}", {"message": message})
 
 
 def explain(error: ValidationError, settings: type[BaseModel]) -> str:
-    """Return the first complaint: which setting, its value, what it must be."""
+    """Return the first error as one line: the setting, its value, and its bounds."""
     first = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
@@ -102,14 +103,14 @@ def explain(error: ValidationError, settings: type[BaseModel]) -> str:
 
 
 def explain_unparsed(error: Exception) -> str:
-    """Return which setting the environment holds in a form that cannot be read."""
+    """Return which environment variable cannot be parsed."""
     found = FIELD_OF_PARSE_ERROR.search(str(error))
     name = found[1] if found else "a setting"
-    return f"{name} cannot be read: what {PREFIX}{name.upper()}… holds must be JSON"
+    return f"{name} cannot be parsed; {PREFIX}{name.upper()}… must be JSON"
 
 
 def _find(model: type[BaseModel], location: tuple[int | str, ...]) -> FieldInfo | None:
-    """Return the field that a location leads to, through components and providers."""
+    """Return the field at a location, through components and providers."""
     name, *rest = (str(part) for part in location)
     field = model.model_fields.get(name)
     if field is None or not rest:
@@ -121,7 +122,7 @@ def _find(model: type[BaseModel], location: tuple[int | str, ...]) -> FieldInfo 
 
 
 def _bounds(field: FieldInfo) -> str:
-    """Return what a numeric setting must be, or nothing for one without bounds."""
+    """Return what a numeric setting must be, or an empty text if it has no bounds."""
     limits = [
         f"{words} {getattr(rule, name)}"
         for rule in field.metadata

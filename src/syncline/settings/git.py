@@ -21,12 +21,12 @@ Schemes = Annotated[list[Literal["git", "ssh"]], NoDecode, BeforeValidator(split
 
 
 class GitSettings(Component):
-    """Which repositories may be read, beside those at public https addresses."""
+    """Which repositories may be read, in addition to those at public https URLs."""
 
     local_roots: Folders = Field(
         default_factory=list, description="Folders whose repositories may be read."
     )
-    schemes: Schemes = Field(default_factory=list, description="Allowed beside https: git, ssh.")
-    known_hosts: Folder | None = Field(
-        None, description="File with the keys of the hosts that ssh may reach."
+    schemes: Schemes = Field(
+        default_factory=list, description="Schemes allowed in addition to https: git, ssh."
     )
+    known_hosts: Folder | None = Field(None, description="File with the host keys that ssh trusts.")

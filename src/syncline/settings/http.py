@@ -1,4 +1,4 @@
-"""The settings of the client that connectors call providers with."""
+"""The settings of the connectors' HTTP client."""
 
 from typing import Annotated
 
@@ -11,23 +11,23 @@ ProviderSlugs = Annotated[list[str], NoDecode, BeforeValidator(split_names)]
 
 
 class HttpSettings(Component):
-    """How connectors call out."""
+    """How connectors make HTTP requests."""
 
     allow_private: ProviderSlugs = Field(
         default_factory=list,
         description="Providers that may be called at private addresses; `*` means all.",
     )
     timeout_seconds: float = Field(
-        60, gt=0, le=3600, description="Longest call, redirects and body included."
+        60, gt=0, le=3600, description="Longest request, including redirects and body."
     )
-    connect_timeout_seconds: float = Field(10, gt=0, le=300, description="Longest connect.")
+    connect_timeout_seconds: float = Field(
+        10, gt=0, le=300, description="Longest wait for a connection."
+    )
     max_response_bytes: int = Field(
-        64_000_000, ge=1, description="Largest body of an answer, decompressed."
+        64_000_000, ge=1, description="Largest response body, decompressed."
     )
-    max_json_values: int = Field(
-        1_000_000, ge=1, description="Most values in the JSON of an answer."
-    )
-    max_redirects: int = Field(5, ge=0, le=5, description="Redirects that a call follows.")
+    max_json_values: int = Field(1_000_000, ge=1, description="Most values in a JSON response.")
+    max_redirects: int = Field(5, ge=0, le=5, description="Redirects that a request follows.")
 
     def allows_private(self, provider_slug: str) -> bool:
         return provider_slug in self.allow_private or "*" in self.allow_private

@@ -1,7 +1,6 @@
 """Secrets from files: `SYNCLINE_SECRET_KEYS_FILE` names the file that holds `secret_keys`.
 
-An environment is shown by `/proc`, by process managers and in crash reports; a file is read by
-whoever may read it.
+`/proc`, process managers and crash reports show the environment. A file has permissions.
 """
 
 import os
@@ -18,11 +17,11 @@ LARGEST_BYTES = 65_536
 
 
 class ReadableByAll(UserWarning):
-    """A file with a secret can be read by every user of this machine."""
+    """Every user of this machine can read a file with a secret."""
 
 
 def secrets_from_files(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings whose value is in a file that a variable names."""
+    """Return the settings whose variable names a file."""
     found = {}
     for setting in SETTINGS:
         variable = f"{PREFIX}{setting.upper()}"
@@ -36,12 +35,12 @@ def secrets_from_files(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read(variable: str, path: Path) -> str:
-    """Return what a file holds, without the newline at its end; no message quotes it."""
+    """Return the content of a file without its last newline; no message quotes it."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_mode & stat.S_IROTH:
                 warnings.warn(
-                    f"{variable}: every user of this machine can read {path}; chmod o-r it",
+                    f"{variable}: every user of this machine can read {path}; run chmod o-r on it",
                     ReadableByAll,
                     stacklevel=4,
                 )
@@ -49,11 +48,11 @@ def _read(variable: str, path: Path) -> str:
     except OSError as error:
         raise SettingsError(f"{variable}: {path} cannot be read: {error.strerror}") from None
     if len(content) > LARGEST_BYTES:
-        raise SettingsError(f"{variable}: {path} holds more than {LARGEST_BYTES} bytes")
+        raise SettingsError(f"{variable}: {path} has more than {LARGEST_BYTES} bytes")
     try:
         text = content.decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise SettingsError(f"{variable}: {path} does not hold UTF-8") from None
+        raise SettingsError(f"{variable}: {path} is not UTF-8") from None
     if not text or "\0" in text:
-        raise SettingsError(f"{variable}: {path} {'holds a NUL' if text else 'is empty'}")
+        raise SettingsError(f"{variable}: {path} {'has a NUL character' if text else 'is empty'}")
     return text

@@ -61,7 +61,7 @@ BAD_PAYLOADS: dict[str, tuple[Any, str]] = {
     "65 levels": ({"a": nested(64)}, "deeper than 64"),
     "1000 levels": ({"a": nested(1000)}, "deeper than 64"),
     "100000 levels": ({"a": nested(100_000)}, "deeper than 64"),
-    "itself": (circular(), "holds itself"),
+    "itself": (circular(), "contains itself"),
     "a byte too many": ({"a": "x" * (1_000_000 - 7)}, "over the limit of 1000000"),
     "many bytes in few characters": ({"a": "é" * 500_000}, "over the limit"),
     "a set": ({"a": {1}}, "set"),
@@ -85,8 +85,8 @@ BAD_TIMES: dict[str, tuple[Any, str]] = {
 }
 BAD_KEYS: dict[str, tuple[Any, str]] = {
     "empty": ("", "non-empty text"),
-    "a number": (42, "not a text: use str"),
-    "true": (True, "not a text: use str"),
+    "a number": (42, "not a str; use str"),
+    "true": (True, "not a str; use str"),
     "too long": ("k" * 1025, "over 1024 bytes"),
     "too long in bytes": ("é" * 600, "over 1024 bytes"),
     "NUL": ("a\0", "non-empty text"),

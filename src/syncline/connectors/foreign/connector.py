@@ -11,7 +11,7 @@ from pathlib import Path
 
 from syncline.children.process import Child, start
 from syncline.children.sandbox import needed_by, start_sandboxed, why_unavailable
-from syncline.connectors.foreign.host import LONGEST_LINE, Redact, Running, listen
+from syncline.connectors.foreign.host import MAX_LINE, Redact, Running, listen
 from syncline.errors import Transient
 from syncline.home import resolve_home
 from syncline.sdk.connector import Connector
@@ -62,7 +62,7 @@ class ForeignConnector(Connector):
     async def _start(self, command: Command) -> AsyncIterator[Started]:
         limits, environment = self.child_limits, ENVIRONMENT
         async with start(
-            command, environment=environment, limits=limits, longest_line=LONGEST_LINE
+            command, environment=environment, limits=limits, max_line=MAX_LINE
         ) as child:
             yield child, []
 
@@ -80,7 +80,7 @@ class ForeignConnector(Connector):
                 hidden=[str(resolve_home())],
                 environment=ENVIRONMENT,
                 limits=self.child_limits,
-                longest_line=LONGEST_LINE,
+                max_line=MAX_LINE,
             ) as (child, listener),
             serve_proxy(
                 listener, self.http_environment or HttpEnvironment(), self.provider

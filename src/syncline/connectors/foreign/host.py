@@ -20,7 +20,7 @@ from syncline.children.process import Child
 from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
 
 LOG = logging.getLogger("syncline.connectors.foreign")
-LONGEST_LINE = 8 * 2**20  # bytes; a signal's payload takes 1 MB at most
+MAX_LINE = 8 * 2**20  # bytes; a signal's payload takes 1 MB at most
 LONGEST_LOG_LINE = 2000
 LEVEL = re.compile(r"\b(CRITICAL|ERROR|WARNING|INFO|DEBUG)\b")
 # What programs say on stderr about failures that the usual retry will not cure.
@@ -52,7 +52,7 @@ class Running:
         except TimeoutError:
             return None
         except ValueError:
-            raise Transient(f"a line of more than {LONGEST_LINE} bytes") from None
+            raise Transient(f"a line of more than {MAX_LINE} bytes") from None
 
     async def failure(self, reported: SyncError | None = None) -> SyncError | None:
         """Wait for its end; return what its exit code and its last words ask for.

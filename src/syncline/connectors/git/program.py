@@ -113,7 +113,7 @@ class Git(NamedTuple):
         except ProgramNotFound:
             raise Permanent("the git program was not found: install git on this machine") from None
         if finished.code:
-            raise _error(finished.complaint)
+            raise _error(finished.error_output)
         return finished.output
 
     async def version(self) -> tuple[int, ...]:
