@@ -50,7 +50,7 @@ async def test_has_more_without_cursor_is_a_contract_error(world: World) -> None
     assert job.retry_after is not None
     assert job.retry_after > at("12:00")
     assert job.error["class"] == "ContractError"
-    assert "has_more without a next_cursor" in job.error["message"]
+    assert "has_more needs a next_cursor" in job.error["message"]
     assert await world.signals(connection) == []
     assert (await world.sync_metadata(connection))["cursor"] == "here"
     assert (await world.engine.connections.get(connection.id)).status == "active"

@@ -122,8 +122,8 @@ BAD_RESULTS: dict[str, tuple[Callable[[], Any], str]] = {
     "an endless generator": (lambda: SyncResult(endless()), "more than 100 signals"),
     "too many signals": (lambda: SyncResult([*page_with().signals] * 34), "more than 100 signals"),
     "has_more of a text": (lambda: SyncResult(has_more="no"), "has_more is str"),  # type: ignore[arg-type]
-    "has_more from nowhere": (lambda: SyncResult(has_more=True), "without a next_cursor"),
-    "has_more in a circle": (lambda: SyncResult((), "before", True), "cursor unchanged"),
+    "has_more from nowhere": (lambda: SyncResult(has_more=True), "needs a next_cursor"),
+    "has_more in a circle": (lambda: SyncResult((), "before", True), "needs a new cursor"),
 }
 
 
