@@ -242,8 +242,24 @@ JOBS = (
         "a cursor that somebody moved",
         "a run overwrites the cursor that a person set meanwhile",
         "store/data/connections.py",
-        (("OR (c.metadata #> '{sync,cursor}') IS NOT DISTINCT FROM page.replaces)", "OR true)"),),
+        (("OR (c.metadata #> '{sync,cursor}') IS NOT DISTINCT FROM page.replaces", "OR true"),),
         "tests/engine/worker/test_lost_commits.py::test_a_cursor_that_was_set_during_a_run_stays",
+    ),
+    Mutation(
+        "a cursor that is there already",
+        "its page is settled over and over, and never ends",
+        "store/data/connections.py",
+        (("\n            OR c.metadata #> '{sync,cursor}' = page.cursor)", ")"),),
+        "tests/engine/worker/test_lost_commits.py"
+        "::test_a_cursor_that_was_set_to_where_the_page_leads_is_there_already",
+    ),
+    Mutation(
+        "an end to writes that are lost every time",
+        "a group is settled over and over because of one row",
+        "engine/worker/settle_retry.py",
+        (("is_passing(error) and not isinstance(error, WriteLost)", "is_passing(error)"),),
+        "tests/engine/bad_input/test_groups.py"
+        "::test_a_write_that_is_lost_every_time_leaves_the_others_alone",
     ),
     Mutation(
         "the follow-up of a run whose cursor was moved",

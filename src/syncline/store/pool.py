@@ -105,6 +105,8 @@ def is_passing(error: BaseException) -> bool:
 
 def lies_in_rows(error: BaseException) -> bool:
     """Return whether the error comes from some row or its locks: the others may do without it."""
+    if isinstance(error, WriteLost):
+        return True
     return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(
         tuple(IN_ROWS)
     )

@@ -14,6 +14,19 @@ from syncline import Connection, Signal, SyncResult
 NEIGHBOURS = 49
 REFUSED = SyncResult([Signal("refused", at("11:00"), {})], next_cursor={"page": 2})
 
+SKIP = """
+    CREATE FUNCTION {schema}.skip() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            RETURN CASE WHEN NOT EXISTS (SELECT FROM {schema}.signals
+                                          WHERE connection_id = NEW.id AND kind = 'lost')
+                   THEN NEW END;
+        END $$
+"""
+SKIP_LOST_PAGES = """
+    CREATE TRIGGER skip BEFORE UPDATE ON {schema}.connections
+       FOR EACH ROW EXECUTE FUNCTION {schema}.skip()
+"""
+
 
 class Together(Answering):
     """Lets every run wait for the last, so that all of them end at once."""
@@ -63,6 +76,23 @@ async def test_an_error_that_cannot_be_written_leaves_the_others_alone(database_
         connector.answers.clear()
         assert await world.run_due() == 1
         assert (await world.get_job(odd.id)).status == "succeeded"
+
+
+async def test_a_write_that_is_lost_every_time_leaves_the_others_alone(database_url: str) -> None:
+    """Somebody's trigger skips the update of one connection: nothing says so but the row count."""
+    connector = Together(NEIGHBOURS + 1)
+    lost = SyncResult([Signal("lost", at("11:00"), {})], next_cursor={"page": "lost"})
+    async with batch_world(database_url, connector, lease_seconds=3) as world:
+        await world.sql(SKIP)
+        await world.sql(SKIP_LOST_PAGES)
+        try:
+            await settle_fifty(world, connector, lambda: lost)
+        finally:
+            await world.sql("DROP FUNCTION {schema}.skip() CASCADE")
+
+        [odd] = await world.engine.jobs.list(status="queued")
+        assert (odd.attempts, odd.error["class"]) == (1, "ContractError")
+        assert "could not be stored: progress: 0 rows instead of 1" in odd.error["message"]
 
 
 async def settle_fifty(world: World, connector: Answering, odd: Callable[[], Any]) -> None:

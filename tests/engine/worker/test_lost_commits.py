@@ -147,6 +147,24 @@ async def test_a_cursor_that_was_set_during_a_run_stays(
     assert [job.cursor for job in follow_ups] == ([None] if has_more else [])
 
 
+@pytest.mark.parametrize("has_more", [False, True])
+async def test_a_cursor_that_was_set_to_where_the_page_leads_is_there_already(
+    world: World, has_more: bool
+) -> None:
+    """A full sync beside an incremental one often ends at the same place."""
+    connection = await world.connection(sync={"cursor": "before"})
+    await world.job(connection)
+
+    async with world.during_run(page(1, cursor="after", has_more=has_more)) as run:
+        await set_cursor(world, connection, "after", "the library")
+        await run.finish()
+
+    assert await cursor_of(world, connection) == "after"
+    assert await numbers(world, connection) == [1]
+    follow_ups = [job for job in await world.jobs(connection) if job.status == "queued"]
+    assert [job.cursor for job in follow_ups] == (["after"] if has_more else [])
+
+
 @pytest.mark.parametrize("way", ["the library", "plain SQL"])
 async def test_a_cursor_that_was_set_during_a_stream_is_where_it_goes_on(
     world: World, way: str

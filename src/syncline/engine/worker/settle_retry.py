@@ -1,7 +1,13 @@
 """How long something that has to be stored is tried again, and when that is given up."""
 
 from syncline.clock import monotonic
-from syncline.store.pool import COMMAND_TIMEOUT_SECONDS, is_passing, is_timeout, lies_in_rows
+from syncline.store.pool import (
+    COMMAND_TIMEOUT_SECONDS,
+    WriteLost,
+    is_passing,
+    is_timeout,
+    lies_in_rows,
+)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 2.0
 MOST_TIMEOUTS = 3  # of one page, while the server answers others
@@ -20,8 +26,8 @@ class SettleRetry:
         """Return whether to try again is in vain.
 
         A value that cannot be stored never will be. A server that is away comes back, so that costs
-        time only; one that answers others, but not this, was asked for too much. What is unknown
-        is tried for as long as a lease lasts.
+        time only; one that answers others, but not this, was asked for too much. What is unknown,
+        and a write that finds other rows than it should, is tried for as long as a lease lasts.
         """
         now = monotonic()
         if self._failing_since is None:
@@ -29,9 +35,10 @@ class SettleRetry:
         if is_timeout(error):
             self._timeouts += 1
             return self._timeouts >= MOST_TIMEOUTS and server_answered_at > self._failing_since
-        if is_passing(error):
+        if is_passing(error) and not isinstance(error, WriteLost):
             return False
-        return lies_in_rows(error) or now - self._failing_since >= self._lease_seconds
+        is_refused = lies_in_rows(error) and not isinstance(error, WriteLost)
+        return is_refused or now - self._failing_since >= self._lease_seconds
 
     def next_pause_seconds(self) -> float:
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)

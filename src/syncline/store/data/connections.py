@@ -87,6 +87,7 @@ SAVE_PROGRESS = """
     -- Keep the cursor of each page that brought one, beside whatever else the metadata holds, and
     -- the first completion, which outlives its job; of later ones the tick keeps the copy fresh.
     -- A cursor replaces only the one that its run had read: whoever moved it meanwhile meant it.
+    -- One that was moved to where the page leads is there already.
     UPDATE {schema}.connections c
        SET metadata = CASE WHEN page.cursor IS NULL THEN c.metadata ELSE jsonb_set(
                jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
@@ -97,7 +98,8 @@ SAVE_PROGRESS = """
            AS page (id, cursor, replaces, overwrites, finished_at)
      WHERE c.id = ANY (ARRAY[page.id])
        AND (page.cursor IS NULL OR page.overwrites
-            OR (c.metadata #> '{sync,cursor}') IS NOT DISTINCT FROM page.replaces)
+            OR (c.metadata #> '{sync,cursor}') IS NOT DISTINCT FROM page.replaces
+            OR c.metadata #> '{sync,cursor}' = page.cursor)
 """
 
 MOVED_MEANWHILE = """
