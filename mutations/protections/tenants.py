@@ -193,14 +193,14 @@ TENANTS = (
     Mutation(
         "the rows that a request sees",
         "the policy lets every tenant's through",
-        "store/api_role_ddl.py",
+        "store/api_role.py",
         (("WHEN tenant_id THEN true ELSE false END", "WHEN tenant_id THEN true ELSE true END"),),
         "tests/store/test_api_role.py::test_without_a_tenant_nothing_is_seen",
     ),
     Mutation(
         "the rights of a request",
         "it may write signals",
-        "store/api_role_ddl.py",
+        "store/api_role.py",
         (
             (
                 'Table("signals", ("SELECT", "DELETE"))',

@@ -124,7 +124,7 @@ class Engine:
     async def api_role(self) -> ApiRole:
         """Return the role that requests take on, with the statements that it still needs."""
         async with self._pool.transaction() as tx:
-            return await api_role.look(tx, self.settings.schema)
+            return await api_role.read_role(tx, self.settings.schema)
 
     def for_request(self, tenant_id: str | None) -> Self:
         """Return this engine as a request uses it: what people do, seeing one tenant's rows.

@@ -196,7 +196,7 @@ CASES: dict[str, tuple[Evidence, Reason, str]] = {
     "paused while it runs": (
         evidence(RUNNING, status="paused"),
         Reason.PAUSED,
-        f"Job {SECOND}, which had begun before, still runs",
+        f"Job {SECOND}, which started before, is still running",
     ),
     "needs reauth": (
         evidence(status="needs_reauth", status_reason={"why": "401"}),
@@ -234,7 +234,7 @@ def test_the_last_good_sync_and_bad_values_are_told() -> None:
 
     summary = explain(bad).summary
 
-    assert "It has not synced well yet" in summary
+    assert "None of its kept jobs has succeeded yet" in summary
     assert "bad value: sync.interval_seconds often" in summary
 
 

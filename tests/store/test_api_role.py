@@ -13,9 +13,8 @@ import pytest
 from support.databases import Databases, Mode
 from syncline import Engine, Settings
 from syncline.errors import SchemaError
-from syncline.policy.symptoms import Verdict
-from syncline.store.api_role import role_name
-from syncline.store.api_role_ddl import OWN_TENANT, TABLES
+from syncline.policy.doctor import Verdict
+from syncline.store.api_role import OWN_TENANT, TABLES, role_name
 from syncline.store.pool import Pool
 
 ROLE = "syncline_api"

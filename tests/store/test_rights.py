@@ -16,7 +16,7 @@ from support.world import at
 from syncline import Engine, Settings, Signal, SyncResult
 from syncline.keyring import new_key
 from syncline.model import START, JobFilter, SignalFilter
-from syncline.policy.symptoms import Verdict
+from syncline.policy.doctor import Verdict
 from syncline.store.checks.doctor import NEEDED
 from syncline.testing import ManualClock, ScriptedConnector
 

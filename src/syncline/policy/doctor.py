@@ -1,10 +1,11 @@
-"""What is wrong with a database and its workers, and what to do: decided from symptoms alone."""
+"""What is wrong with a database and its workers, and what to do: decided from symptoms."""
 
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
 
-from syncline.model import WorkerStatus
-from syncline.policy.symptoms import Diagnosis, Server, Symptoms, Verdict
+from syncline.model import ApiKey, ApiRole, Worker, WorkerStatus
 from syncline.text import span
 
 OLDEST_VERSION = 150_000
@@ -16,8 +17,76 @@ UNFROZEN = 1_000_000_000
 KEYS_NAMED = 5
 
 
+class Verdict(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The result of one check; the advice is empty if there is nothing to do."""
+
+    name: str
+    verdict: Verdict
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    version: int
+    version_text: str
+    max_connections: int
+    used_connections: int
+    transactions_unfrozen: int
+    is_standby: bool
+    prepared_transactions: int
+    idle_slots: int
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TableHealth:
+    name: str
+    live: int
+    dead: int
+    vacuumed_at: datetime | None
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    pid: int
+    application: str
+    state: str
+    age: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Symptoms:
+    """Everything that the checks need, read at `now`."""
+
+    now: datetime
+    server: Server
+    skew: timedelta
+    tables: Sequence[TableHealth]
+    open_transactions: Sequence[OpenTransaction]
+    missing_grants: Sequence[str]
+    api_role: ApiRole
+    role_faults: Sequence[str]
+    workers: Sequence[Worker]
+    providers: Mapping[str, int]
+    last_tick_at: datetime | None
+    tick_interval: timedelta
+    oldest_due_at: datetime | None
+    pool_size: int
+    expiring_keys: Sequence[ApiKey] = ()
+    tenant_providers: Sequence[str] = ()
+
+
 def diagnose(symptoms: Symptoms) -> list[Diagnosis]:
-    """Return what was found, in the order in which it is best mended."""
+    """Return the results, in the order in which to fix them."""
     return [
         *_server(symptoms),
         *_settings(symptoms.server),

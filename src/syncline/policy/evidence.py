@@ -1,12 +1,13 @@
-"""What an explanation of a connection rests on, and what it says."""
+"""The evidence for an explanation, and the explanation itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
 from syncline.model import Worker
+from syncline.text import rfc3339
 
 
 class Reason(StrEnum):
@@ -56,7 +57,7 @@ class PendingJob:
 
 @dataclass(frozen=True, slots=True)
 class StoppingJob:
-    """One that was cancelled while it ran, and whose worker has not said yet that it stopped."""
+    """A job cancelled while it ran; its worker has not confirmed yet that it stopped."""
 
     id: UUID
     job_type: str
@@ -74,7 +75,7 @@ class EndedJob:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that can keep a connection from running, as it stands at `now`."""
+    """Everything that can keep a connection from running, read at `now`."""
 
     now: datetime
     connection_id: UUID
@@ -98,7 +99,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The reason for programs, the summary for people, and what both rest on."""
+    """The reason for programs, the summary for people, and the evidence for both."""
 
     reason: Reason
     summary: str
@@ -106,3 +107,39 @@ class Explanation:
     waits_until: datetime | None
     waits_for_job: UUID | None
     evidence: dict[str, Any]
+
+
+def describe(evidence: Evidence) -> dict[str, Any]:
+    """Return the evidence as JSON values."""
+    shown = {field.name: getattr(evidence, field.name) for field in fields(evidence)}
+    workers = shown.pop("workers")
+    for name in ("interval", "tick_interval", "lookahead"):
+        shown[f"{name}_seconds"] = shown.pop(name).total_seconds()
+    return {
+        **{name: _as_json(value) for name, value in shown.items()},
+        "workers": [
+            {
+                "host": worker.host,
+                "pid": worker.pid,
+                "status": worker.status,
+                "roles": list(worker.roles),
+                "knows_provider": evidence.provider_slug in worker.providers,
+                "slots": worker.slots,
+                "busy": worker.busy,
+                "beat_at": _as_json(worker.beat_at),
+            }
+            for worker in workers
+        ],
+    }
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return rfc3339(value)
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, tuple):
+        return [_as_json(item) for item in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {field.name: _as_json(getattr(value, field.name)) for field in fields(value)}
+    return value

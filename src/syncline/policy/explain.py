@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from syncline.model import ConnectionStatus, JobStatus, Worker, WorkerStatus
@@ -12,19 +13,16 @@ from syncline.policy.evidence import (
     PendingJob,
     Reason,
     StoppingJob,
-)
-from syncline.policy.explain_text import (
     describe,
-    error_line,
-    instant_text,
-    moment,
-    reason_line,
 )
+from syncline.redaction import mask_secrets
 from syncline.text import span
+
+LONGEST_LINE = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Cause:
     reason: Reason
     summary: str
     due_at: datetime | None = None
@@ -34,19 +32,19 @@ class Verdict:
 
 def explain(evidence: Evidence) -> Explanation:
     """Return why the connection is, or is not, running at this moment."""
-    verdict = _judge(evidence)
-    sentences = [verdict.summary, *_since_last_success(evidence), *_complaints(evidence)]
+    cause = _judge(evidence)
+    sentences = [cause.summary, *_since_last_success(evidence), *_complaints(evidence)]
     return Explanation(
-        reason=verdict.reason,
+        reason=cause.reason,
         summary=" ".join(sentences),
-        due_at=verdict.due_at,
-        waits_until=verdict.waits_until,
-        waits_for_job=verdict.waits_for_job,
+        due_at=cause.due_at,
+        waits_until=cause.waits_until,
+        waits_for_job=cause.waits_for_job,
         evidence=describe(evidence),
     )
 
 
-def _judge(evidence: Evidence) -> Verdict:
+def _judge(evidence: Evidence) -> Cause:
     running = [job for job in evidence.pending if job.status == JobStatus.RUNNING]
     queued = [job for job in evidence.pending if job.status == JobStatus.QUEUED]
     if evidence.status != ConnectionStatus.ACTIVE:
@@ -60,37 +58,37 @@ def _judge(evidence: Evidence) -> Verdict:
     return _judge_queued(evidence, first, blocking)
 
 
-def _judge_inactive(evidence: Evidence, running: Sequence[PendingJob]) -> Verdict:
-    why = reason_line(evidence.status_reason)
-    told = f" ({why})" if why else ""
+def _judge_inactive(evidence: Evidence, running: Sequence[PendingJob]) -> Cause:
+    why = _reason_line(evidence.status_reason)
+    shown = f" ({why})" if why else ""
     remedies = {
-        ConnectionStatus.PAUSED: "It was paused{told} and is not scheduled until it is resumed.",
-        ConnectionStatus.NEEDS_REAUTH: "The provider no longer accepts its credentials{told}. "
+        ConnectionStatus.PAUSED: "It was paused{shown} and is not scheduled until it is resumed.",
+        ConnectionStatus.NEEDS_REAUTH: "The provider no longer accepts its credentials{shown}. "
         "Somebody must authorise it again and then resume it.",
-        ConnectionStatus.ERROR: "It stopped because of an error that no retry can mend{told}. "
-        "Somebody must look at it and then resume it.",
-        ConnectionStatus.REVOKED: "It was revoked{told}; it will not run again.",
+        ConnectionStatus.ERROR: "It stopped because of an error that no retry can fix{shown}. "
+        "Somebody must fix it and then resume it.",
+        ConnectionStatus.REVOKED: "It was revoked{shown}; it will not run again.",
     }
     status = ConnectionStatus(evidence.status)
-    summary = remedies[status].replace("{told}", told)
+    summary = remedies[status].replace("{shown}", shown)
     if running:
-        summary += f" Job {running[0].id}, which had begun before, still runs."
-    return Verdict(Reason(status.value), summary)
+        summary += f" Job {running[0].id}, which started before, is still running."
+    return Cause(Reason(status.value), summary)
 
 
-def _judge_running(evidence: Evidence, job: PendingJob) -> Verdict:
+def _judge_running(evidence: Evidence, job: PendingJob) -> Cause:
     began = job.started_at or job.scheduled_at
     took = span(evidence.now - began)
     if job.lease_expires_at is not None and job.lease_expires_at <= evidence.now:
-        return Verdict(
+        return Cause(
             Reason.LEASE_LAPSED,
             f"Job {job.id} was running, but its worker has not renewed its lease since "
-            f"{instant_text(job.lease_expires_at, evidence.now)}. A worker that is alive takes it "
+            f"{_instant_text(job.lease_expires_at, evidence.now)}. A worker that is alive takes it "
             "over within seconds.",
             job.due_at,
             waits_for_job=job.id,
         )
-    return Verdict(
+    return Cause(
         Reason.RUNNING,
         f"It is running: {job.job_type} job {job.id} began {took} ago"
         + (f", after {job.attempts} failures." if job.attempts else "."),
@@ -99,36 +97,36 @@ def _judge_running(evidence: Evidence, job: PendingJob) -> Verdict:
     )
 
 
-def _judge_unplanned(evidence: Evidence) -> Verdict:
+def _judge_unplanned(evidence: Evidence) -> Cause:
     now, slot = evidence.now, evidence.next_slot_at
     queued_at = slot - evidence.lookahead
     missing = _is_scheduler_missing(evidence)
     if missing and queued_at <= now:
         last = evidence.last_tick_at
-        seen = f"the last tick was {moment(last, now)}" if last else "none has ever ticked"
-        return Verdict(
+        seen = f"the last tick was {_moment(last, now)}" if last else "none has ever ticked"
+        return Cause(
             Reason.NO_SCHEDULER,
             f"It is due, but no scheduler is at work ({seen}): start one with `syncline run`.",
             slot,
         )
     if queued_at <= now:
-        return Verdict(
+        return Cause(
             Reason.NEXT_TICK,
             f"It is due, and the next tick queues its job, within {span(evidence.tick_interval)}.",
             slot,
             waits_until=now + evidence.tick_interval,
         )
-    return Verdict(
+    return Cause(
         Reason.NOT_DUE,
         f"It is not due yet: it runs every {span(evidence.interval)} and its next slot is "
-        f"{moment(slot, now)}. Its job is queued shortly before that."
+        f"{_moment(slot, now)}. Its job is queued shortly before that."
         + (" No scheduler is at work at present, though." if missing else ""),
         slot,
         waits_until=slot,
     )
 
 
-def _judge_queued(evidence: Evidence, job: PendingJob, blocking: Sequence[PendingJob]) -> Verdict:
+def _judge_queued(evidence: Evidence, job: PendingJob, blocking: Sequence[PendingJob]) -> Cause:
     now = evidence.now
     if job.retry_after is not None and job.retry_after > now:
         return _judge_backoff(evidence, job, job.retry_after)
@@ -136,11 +134,11 @@ def _judge_queued(evidence: Evidence, job: PendingJob, blocking: Sequence[Pendin
         return _judge_ahead(evidence, job)
     if blocking:
         other = blocking[0]
-        return Verdict(
+        return Cause(
             Reason.SINGLE_FLIGHT,
             f"Its {job.job_type} job {job.id} is due, but a connection runs one job at a time and "
             f"{other.job_type} job {other.id} has been running since "
-            f"{instant_text(other.started_at or other.scheduled_at, now)}.",
+            f"{_instant_text(other.started_at or other.scheduled_at, now)}.",
             job.due_at,
             waits_for_job=other.id,
         )
@@ -150,45 +148,45 @@ def _judge_queued(evidence: Evidence, job: PendingJob, blocking: Sequence[Pendin
     return _judge_workers(evidence, job)
 
 
-def _judge_stopping(evidence: Evidence, job: PendingJob, stopping: StoppingJob) -> Verdict:
-    return Verdict(
+def _judge_stopping(evidence: Evidence, job: PendingJob, stopping: StoppingJob) -> Cause:
+    return Cause(
         Reason.STOPPING,
         f"Its {job.job_type} job {job.id} is due, but job {stopping.id}, which was cancelled, may "
         "still call the provider. It starts once the worker says that the cancelled run has "
-        f"stopped, or {moment(stopping.stops_by, evidence.now)}.",
+        f"stopped, or {_moment(stopping.stops_by, evidence.now)}.",
         job.due_at,
         waits_until=stopping.stops_by,
         waits_for_job=stopping.id,
     )
 
 
-def _judge_backoff(evidence: Evidence, job: PendingJob, until: datetime) -> Verdict:
+def _judge_backoff(evidence: Evidence, job: PendingJob, until: datetime) -> Cause:
     is_hinted = isinstance(job.error, dict) and job.error.get("hinted") is True
     failed = f"{job.attempts} time{'s' if job.attempts != 1 else ''}"
-    cause = f": {line}" if (line := error_line(job.error)) else ""
+    error = f": {line}" if (line := _error_line(job.error)) else ""
     asked = "The provider asked for this pause." if is_hinted else "`sync now` ends the wait."
-    return Verdict(
+    return Cause(
         Reason.RATE_LIMITED if is_hinted else Reason.BACKOFF,
-        f"Job {job.id} has failed {failed}{cause}. It is tried again {moment(until, evidence.now)}."
-        f" {asked}",
+        f"Job {job.id} has failed {failed}{error}. It is tried again "
+        f"{_moment(until, evidence.now)}. {asked}",
         job.due_at,
         waits_until=until,
         waits_for_job=job.id,
     )
 
 
-def _judge_ahead(evidence: Evidence, job: PendingJob) -> Verdict:
-    now, start = evidence.now, moment(job.scheduled_at, evidence.now)
+def _judge_ahead(evidence: Evidence, job: PendingJob) -> Cause:
+    now, start = evidence.now, _moment(job.scheduled_at, evidence.now)
     if job.slot_at is not None and job.slot_at <= now:
-        return Verdict(
+        return Cause(
             Reason.JITTER,
-            f"Its slot came {moment(job.slot_at, now)}; jitter, which keeps connections from "
+            f"Its slot came {_moment(job.slot_at, now)}; jitter, which keeps connections from "
             f"running all at once, lets job {job.id} start {start}.",
             job.due_at,
             waits_until=job.scheduled_at,
             waits_for_job=job.id,
         )
-    return Verdict(
+    return Cause(
         Reason.SCHEDULED,
         f"Job {job.id} is queued ahead of its time and starts {start}.",
         job.due_at,
@@ -197,9 +195,9 @@ def _judge_ahead(evidence: Evidence, job: PendingJob) -> Verdict:
     )
 
 
-def _judge_workers(evidence: Evidence, job: PendingJob) -> Verdict:
+def _judge_workers(evidence: Evidence, job: PendingJob) -> Cause:
     """Say why a job that is due has not been claimed."""
-    since = f"Job {job.id} has been due since {instant_text(job.due_at, evidence.now)}"
+    since = f"Job {job.id} has been due since {_instant_text(job.due_at, evidence.now)}"
     alive = [
         worker
         for worker in evidence.workers
@@ -207,11 +205,11 @@ def _judge_workers(evidence: Evidence, job: PendingJob) -> Verdict:
     ]
     able = [worker for worker in alive if evidence.provider_slug in worker.providers]
     if not alive:
-        reason, told = Reason.NO_WORKER, _tell_no_worker(evidence.workers)
+        reason, shown = Reason.NO_WORKER, _describe_no_worker(evidence.workers)
     elif not able:
         known = ", ".join(sorted({slug for worker in alive for slug in worker.providers})) or "none"
         reason = Reason.PROVIDER_UNKNOWN
-        told = (
+        shown = (
             f"no worker has a connector for {evidence.provider_slug!r}; those alive "
             f"({len(alive)}) know {known}. Install or name its connector for a worker, "
             "and restart that worker: it reads what is installed when it starts."
@@ -219,34 +217,34 @@ def _judge_workers(evidence: Evidence, job: PendingJob) -> Verdict:
     elif all(worker.busy >= worker.slots for worker in able):
         reason = Reason.WORKER_BUSY
         slots = sum(worker.slots for worker in able)
-        told = (
+        shown = (
             f"all {slots} slots of the {len(able)} workers that can run it are taken. "
             "Add workers, or raise executor.concurrency."
         )
     elif job.lapses > 1:
         reason = Reason.SUSPECT
-        told = (
+        shown = (
             f"its worker has died {job.lapses} times in a row while it ran, so each worker runs "
             "only one job of this kind at a time."
         )
     else:
-        return Verdict(
+        return Cause(
             Reason.ABOUT_TO_START,
             f"{since}, and a worker with a free slot claims it within a moment.",
             job.due_at,
             waits_for_job=job.id,
         )
-    return Verdict(reason, f"{since}, but {told}", job.due_at, waits_for_job=job.id)
+    return Cause(reason, f"{since}, but {shown}", job.due_at, waits_for_job=job.id)
 
 
-def _tell_no_worker(workers: Iterable[Worker]) -> str:
+def _describe_no_worker(workers: Iterable[Worker]) -> str:
     dead = sum(worker.status == WorkerStatus.DEAD for worker in workers)
     gone = f" ({dead} fell silent within a day)" if dead else ""
     return f"no worker is alive{gone}: start one with `syncline run`."
 
 
 def _is_scheduler_missing(evidence: Evidence) -> bool:
-    """Return whether nobody ticks: neither was one seen of late, nor has one just come."""
+    """Return whether no scheduler ticked recently and no live worker has the role."""
     silent_since = evidence.now - 2 * evidence.tick_interval
     ticked = evidence.last_tick_at is not None and evidence.last_tick_at >= silent_since
     present = any(
@@ -258,9 +256,45 @@ def _is_scheduler_missing(evidence: Evidence) -> bool:
 
 def _since_last_success(evidence: Evidence) -> list[str]:
     if evidence.last_succeeded_at is None:
-        return ["It has not synced well yet, as far as its kept jobs tell."]
-    return [f"Its last good sync ended {moment(evidence.last_succeeded_at, evidence.now)}."]
+        return ["None of its kept jobs has succeeded yet."]
+    return [f"Its last good sync ended {_moment(evidence.last_succeeded_at, evidence.now)}."]
 
 
 def _complaints(evidence: Evidence) -> list[str]:
     return [f"Its metadata holds a bad value: {complaint}." for complaint in evidence.complaints]
+
+
+def _moment(instant: datetime, now: datetime) -> str:
+    """Return `at`, the instant, and how far away it is."""
+    return f"at {_instant_text(instant, now)}"
+
+
+def _instant_text(instant: datetime, now: datetime) -> str:
+    """Return the instant and how far away it is, to follow `since` or `at`."""
+    shown = instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    if instant > now:
+        return f"{shown} (in {span(instant - now)})"
+    return f"{shown} ({span(now - instant)} ago)"
+
+
+def _error_line(error: Any) -> str:
+    """Return a job's error as one line; the column may hold any JSON."""
+    if isinstance(error, dict) and "message" in error:
+        kind, message = error.get("class"), error["message"]
+        return _line(f"{kind}: {message}" if kind else str(message))
+    return "" if error is None else _line(str(error))
+
+
+def _reason_line(reason: Any) -> str:
+    """Return why a connection has its status, by whom and since when, as far as known."""
+    if not isinstance(reason, dict):
+        return "" if reason is None else _line(str(reason))
+    shown = [str(reason["why"])] if reason.get("why") else []
+    shown += [f"by {reason['by']}"] if reason.get("by") else []
+    shown += [f"since {reason['since']}"] if reason.get("since") else []
+    return _line(", ".join(shown))
+
+
+def _line(text: str) -> str:
+    line = " ".join(mask_secrets(text, 10 * LONGEST_LINE).split())
+    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"

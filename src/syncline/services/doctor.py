@@ -1,13 +1,12 @@
-"""How things stand: the invariants as far as they can be judged, and what happens now."""
+"""What is wrong: broken invariants, and problems of the database and its workers."""
 
 from collections.abc import Sequence
 
 from syncline.clock import host_time, pause
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER
 from syncline.model import ApiRole, Finding
-from syncline.policy.doctor import diagnose
+from syncline.policy.doctor import Diagnosis, Symptoms, diagnose
 from syncline.policy.stats import sum_queues
-from syncline.policy.symptoms import Diagnosis, Symptoms
 from syncline.services.base import BaseService
 from syncline.store import api_role
 from syncline.store.checks import doctor, invariants
@@ -17,26 +16,26 @@ from syncline.store.pool import Transaction
 from syncline.store.queue import schedulers
 from syncline.store.stats.queue import read_queues
 
-LOOK_AGAIN_SECONDS = 3  # a lease that somebody held is taken over soon after he has let go
+RECHECK_SECONDS = 3  # a lapsed lease is taken over soon after its row is unlocked
 
 
 class Doctor(BaseService):
     async def judge(self) -> list[Finding]:
-        """Return what can be said of each invariant."""
+        """Return a finding for each invariant."""
         async with self._pool.transaction() as tx:
             yardstick = await self._yardstick(tx)
             findings = await invariants.judge(tx, yardstick)
-        for wait_seconds in (0, LOOK_AGAIN_SECONDS):
+        for wait_seconds in (0, RECHECK_SECONDS):
             if invariants.has_late_reaping(findings):
                 await pause(wait_seconds)
-                # A short transaction: it locks what it looks at.
+                # A short transaction: it locks the rows that it reads.
                 async with self._pool.transaction() as tx:
                     findings = await invariants.excuse_held(tx, findings, now=yardstick.now)
         return findings
 
     async def diagnose(self) -> list[Diagnosis]:
-        """Return what is well and what is not with the database and its workers."""
-        missing, role, role_faults = await self._look_at_rights()
+        """Return a diagnosis of the database and its workers."""
+        missing, role, role_faults = await self._read_rights()
         may_read_keys = doctor.may_read(missing, "api_keys")
         async with self._pool.transaction() as tx:
             asked = host_time()
@@ -65,11 +64,11 @@ class Doctor(BaseService):
                 )
             )
 
-    async def _look_at_rights(self) -> tuple[Sequence[str], ApiRole, Sequence[str]]:
-        """Return missing rights, the role for requests, and what is wrong with what it sees."""
+    async def _read_rights(self) -> tuple[Sequence[str], ApiRole, Sequence[str]]:
+        """Return the missing rights, the role for requests, and its faults."""
         async with self._pool.transaction() as tx:
             missing = await doctor.missing_grants(tx)
-            role = await api_role.look(tx, self._settings.schema)
+            role = await api_role.read_role(tx, self._settings.schema)
             can_try = role.is_ready and doctor.may_read(missing)
             return missing, role, await api_role.probe(tx, role) if can_try else ()
 

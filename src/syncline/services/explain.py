@@ -1,4 +1,4 @@
-"""Why a connection runs or does not: look at everything that may keep it, and decide."""
+"""Why a connection is, or is not, running: read the evidence, then decide."""
 
 from uuid import UUID
 

@@ -153,7 +153,7 @@ async def read_versions(tx: Transaction) -> SchemaVersions:
 
 async def _install_api_role(connection: Any, schema: str, lock_timeout: timedelta) -> None:
     async with _transaction(connection):
-        role = await api_role.look(Transaction(connection, Statements(schema)), schema)
+        role = await api_role.read_role(Transaction(connection, Statements(schema)), schema)
     for statement in role.statements:  # each on its own; those that are refused stay missing
         with suppress(*REFUSED):
             async with _transaction(connection):

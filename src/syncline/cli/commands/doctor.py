@@ -13,7 +13,7 @@ from syncline.cli.session import session_of
 from syncline.text import one_line
 
 if TYPE_CHECKING:
-    from syncline.policy.symptoms import Diagnosis
+    from syncline.policy.doctor import Diagnosis
 
 commands = typer.Typer()
 

@@ -1,10 +1,10 @@
-"""What `doctor` looks at: the server, its settings, who holds it up, who serves whom."""
+"""What `doctor` reads: the server, its settings, open transactions, rights and providers."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from syncline.policy.symptoms import OpenTransaction, Server, TableHealth
+from syncline.policy.doctor import OpenTransaction, Server, TableHealth
 from syncline.store.pool import Transaction
 
 TABLES = ("connections", "sync_jobs", "signals")
@@ -26,7 +26,7 @@ SERVER = """
 """
 
 SETTINGS = """
-    -- Settings that decide whether data is safe and tables stay small.
+    -- Settings that data safety and table size depend on.
     SELECT name, setting FROM pg_catalog.pg_settings
      WHERE name IN ('fsync', 'full_page_writes', 'autovacuum', 'synchronous_commit',
                     'statement_timeout', 'track_counts', 'default_transaction_read_only')
@@ -39,7 +39,7 @@ async def read_server(tx: Transaction) -> Server:
 
 
 HEALTH_OF_TABLES = """
-    -- Rows that live and rows that wait for a vacuum, and when there was one.
+    -- Live and dead rows, and the last vacuum.
     SELECT relname AS name, n_live_tup AS live, n_dead_tup AS dead,
            greatest(last_vacuum, last_autovacuum) AS vacuumed_at,
            pg_catalog.pg_total_relation_size(relid) AS bytes
@@ -55,7 +55,7 @@ async def read_tables(tx: Transaction) -> Sequence[TableHealth]:
 
 
 OPEN_TRANSACTIONS = """
-    -- The transactions that have been open longest and keep dead rows from being removed.
+    -- The oldest open transactions that keep dead rows from being removed.
     SELECT pid, coalesce(application_name, '') AS application, coalesce(state, '') AS state,
            clock_timestamp() - xact_start AS age
       FROM pg_catalog.pg_stat_activity
@@ -69,8 +69,8 @@ async def read_open_transactions(tx: Transaction) -> Sequence[OpenTransaction]:
     return [OpenTransaction(**row) for row in await tx.fetch(OPEN_TRANSACTIONS)]
 
 
-# What the engine's own role needs. No signal is ever changed; but those that are pruned are locked
-# first, for which Postgres asks for the right to update some column.
+# What the engine's own role needs. Signals are never updated, but pruning locks them first, and a
+# lock requires the right to update some column.
 EVERYTHING = ("SELECT", "INSERT", "UPDATE", "DELETE")
 NEEDED = {
     "schema_migrations": ("SELECT",),
@@ -88,7 +88,7 @@ NEEDED = {
 }
 
 MISSING_GRANTS = """
-    -- What this role may not do of what the engine needs.
+    -- The rights that the engine needs and this role lacks.
     SELECT needed.privilege || ' on ' || c.relname AS missing
       FROM unnest($1::text[], $2::text[]) AS needed (name, privilege)
       JOIN pg_catalog.pg_class c ON c.oid = needed.name::regclass
@@ -107,13 +107,13 @@ async def missing_grants(tx: Transaction) -> Sequence[str]:
 
 
 def may_read(missing: Sequence[str], table: str | None = None) -> bool:
-    """Return whether a table may be read, or every one, judged by the rights that are missing."""
+    """Return whether the missing rights leave a table readable; without a table, every one."""
     lacks = [one.partition(" on ") for one in missing]
     return not any(right == "SELECT" and table in (None, name) for right, _, name in lacks)
 
 
 ACTIVE_PROVIDERS = """
-    -- The providers of active connections, and how many each has.
+    -- Active connections by provider.
     SELECT provider_slug, count(*) AS connections FROM {schema}.connections
      WHERE status = 'active' GROUP BY provider_slug ORDER BY provider_slug
 """
@@ -125,7 +125,7 @@ async def active_providers(tx: Transaction) -> dict[str, int]:
 
 
 LAST_TICK = """
-    -- When any scheduler last came to the end of a tick.
+    -- When any scheduler last finished a tick.
     SELECT max(ticked_at) FROM {schema}.schedulers
 """
 

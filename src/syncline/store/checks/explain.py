@@ -1,4 +1,4 @@
-"""What an explanation rests on: a connection, its jobs, and who is at work, read at one moment."""
+"""The evidence for an explanation: a connection, its jobs and the last tick."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,17 +9,18 @@ from syncline.model import ConnectionStatus
 from syncline.policy.evidence import EndedJob, PendingJob, StoppingJob
 from syncline.policy.schedule import Candidate
 from syncline.sdk.json_text import read_json
+from syncline.store.checks.doctor import last_tick
 from syncline.store.pool import Transaction
 from syncline.store.queue import schedule
 
 READ_CONNECTION = """
-    -- Whose, and in which status.
+    -- The connection's status, if it is the tenant's.
     SELECT id, status, status_reason FROM {schema}.connections
      WHERE id = $1 AND ($2::text IS NULL OR tenant_id = $2)
 """
 
 READ_PENDING = """
-    -- What waits or runs.
+    -- Pending jobs.
     SELECT id, job_type, status, priority, attempts, lapses, scheduled_at, retry_after, started_at,
            slot_at, lease_expires_at, error
       FROM {schema}.sync_jobs
@@ -28,7 +29,7 @@ READ_PENDING = """
 """
 
 READ_STOPPING = """
-    -- What was cancelled and may still run.
+    -- Cancelled jobs that may still be running.
     SELECT id, job_type, coalesce(stops_by, lease_expires_at) AS stops_by FROM {schema}.sync_jobs
      WHERE connection_id = $1 AND status <> 'running'
        AND (stops_by IS NOT NULL OR lease_token IS NOT NULL)
@@ -37,28 +38,23 @@ READ_STOPPING = """
 """
 
 READ_ENDED = """
-    -- What ended last.
+    -- The job that ended last.
     SELECT id, job_type, status, finished_at, error FROM {schema}.sync_jobs
      WHERE connection_id = $1 AND finished_at IS NOT NULL
      ORDER BY finished_at DESC, id DESC LIMIT 1
 """
 
 READ_SUCCESS = """
-    -- When a run last went well; the walk ends there.
+    -- When a job last succeeded.
     SELECT finished_at FROM {schema}.sync_jobs
      WHERE connection_id = $1 AND finished_at IS NOT NULL AND status IN ('succeeded', 'completed')
      ORDER BY finished_at DESC LIMIT 1
 """
 
-LAST_TICK = """
-    -- When any scheduler last came to the end of a tick.
-    SELECT max(ticked_at) FROM {schema}.schedulers
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What the tables say about one connection."""
+    """What the database holds about one connection."""
 
     status: ConnectionStatus
     status_reason: Any
@@ -73,7 +69,7 @@ class Observed:
 async def observe(
     tx: Transaction, connection_id: UUID, tenant_id: str | None, *, now: datetime
 ) -> Observed | None:
-    """Return what is known about a connection; None where there is none."""
+    """Return what the database holds about a connection; None if there is no such one."""
     connection = await tx.fetchrow(READ_CONNECTION, connection_id, tenant_id)
     candidate = next(await schedule.read_candidates(tx, [connection_id]), None)
     if connection is None or candidate is None:
@@ -89,7 +85,7 @@ async def observe(
         stopping=tuple(StoppingJob(*row) for row in stopping),
         last_ended=EndedJob(**_with_error(ended)) if ended else None,
         last_succeeded_at=await tx.fetchval(READ_SUCCESS, connection_id),
-        last_tick_at=await tx.fetchval(LAST_TICK),
+        last_tick_at=await last_tick(tx),
     )
 
 
