@@ -14,7 +14,7 @@ import asyncpg
 
 from bench.database import Database
 from syncline import Engine, Settings
-from syncline.model import JobFilter, Position, SignalFilter
+from syncline.model import Position
 
 MOST_OVER_LOOKUP = 10
 TENANTS, PROVIDERS, KINDS, PAGE = 1000, 20, 50, 50
@@ -119,32 +119,32 @@ def ask(
         "connection by id": lambda: connections.get(connection()),
         "job by id": lambda: jobs.get(some(2, options.jobs)),
         "signal by id": lambda: signals.get(some(4, options.signals)),
-        "connections": lambda: connections.page(limit=PAGE),
-        "connections of a tenant": lambda: connections.page(tenant_id=tenant(), limit=PAGE),
-        "connections in error": lambda: connections.page(status="error", limit=PAGE),
-        "connections of a provider": lambda: connections.page(provider_slug=provider(), limit=PAGE),
-        "connections of a tenant by prefix": lambda: connections.page(
+        "connections": lambda: connections.list(limit=PAGE),
+        "connections of a tenant": lambda: connections.list(tenant_id=tenant(), limit=PAGE),
+        "connections in error": lambda: connections.list(status="error", limit=PAGE),
+        "connections of a provider": lambda: connections.list(provider_slug=provider(), limit=PAGE),
+        "connections of a tenant by prefix": lambda: connections.list(
             tenant_id=tenant(), external_id_prefix="account-7", limit=PAGE
         ),
-        "connections of a tenant by staleness": lambda: connections.page(
+        "connections of a tenant by staleness": lambda: connections.list(
             tenant_id=tenant(), order="staleness", limit=PAGE
         ),
-        "jobs": lambda: jobs.page(limit=PAGE),
-        "jobs of a tenant": lambda: jobs.page(JobFilter(tenant()), limit=PAGE),
-        "jobs of a tenant that failed": lambda: jobs.page(
-            JobFilter(tenant(), status="failed"), limit=PAGE
+        "jobs": lambda: jobs.list(limit=PAGE),
+        "jobs of a tenant": lambda: jobs.list(tenant_id=tenant(), limit=PAGE),
+        "jobs of a tenant that failed": lambda: jobs.list(
+            tenant_id=tenant(), status="failed", limit=PAGE
         ),
-        "jobs of a connection": lambda: jobs.page(
-            JobFilter(connection_id=connection()), limit=PAGE
+        "jobs of a connection": lambda: jobs.list(connection_id=connection(), limit=PAGE),
+        "jobs that failed": lambda: jobs.list(status="failed", limit=PAGE),
+        "signals": lambda: signals.list(newest_first=True, limit=PAGE),
+        "signals of a tenant": lambda: signals.list(
+            tenant_id=tenant(), newest_first=True, limit=PAGE
         ),
-        "jobs that failed": lambda: jobs.page(JobFilter(status="failed"), limit=PAGE),
-        "signals": lambda: signals.page(limit=PAGE),
-        "signals of a tenant": lambda: signals.page(SignalFilter(tenant()), limit=PAGE),
-        "signals of a connection": lambda: signals.page(
-            SignalFilter(connection_id=connection()), limit=PAGE
+        "signals of a connection": lambda: signals.list(
+            connection_id=connection(), newest_first=True, limit=PAGE
         ),
-        "signals of a kind": lambda: signals.page(
-            SignalFilter(kind=f"kind {chance.randrange(KINDS)}"), limit=PAGE
+        "signals of a kind": lambda: signals.list(
+            kind=f"kind {chance.randrange(KINDS)}", newest_first=True, limit=PAGE
         ),
         "signals followed": lambda: signals.follow(position=position(), limit=PAGE),
     }

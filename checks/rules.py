@@ -199,4 +199,7 @@ def _depth(node: ast.AST) -> int:
 
 def _is_marker(base: str) -> bool:
     """Return whether a base only marks the class, and brings it no methods to read."""
-    return base.partition("[")[0] in {"Generic", "Protocol", "ABC", "Enum", "StrEnum", "str"}
+    return base.partition("[")[0] in {
+        *("Generic", "Protocol", "ABC", "Enum", "StrEnum", "str"),
+        *("ValueError", "LookupError"),  # for callers that catch the built-in exception
+    }

@@ -87,7 +87,7 @@ FOLLOWERS = (
         "the bound of a look",
         "a follower with a rare filter reads to the end, and is told no position before",
         "store/listings/follow.py",
-        (("budget = limit if wanted == SignalFilter() else ROWS_LOOKED_AT", "budget = 2**31"),),
+        (("budget = limit if wanted == SignalFilter() else ROWS_SCANNED", "budget = 2**31"),),
         "tests/store/test_following.py::test_only_what_is_wanted_is_told",
     ),
     Mutation(

@@ -55,7 +55,7 @@ REQUESTS = (
     Mutation(
         "the version of a connection",
         "the second of two editors overwrites the first",
-        "services/connections.py",
+        "services/edits.py",
         (("    if present != expected:\n", "    if False:\n"),),
         "tests/api/test_connections.py::test_of_two_editors_the_second_is_told",
     ),

@@ -150,17 +150,17 @@ TENANTS = (
     Mutation(
         "the lock of those who count connections",
         "two at once are both the last",
-        "store/data/tenant_usage.py",
-        (("    await tx.execute(LOCK, tenant_id)\n", ""),),
+        "store/data/tenants.py",
+        (("    await tx.execute(LOCK_USAGE, tenant_id)\n", ""),),
         "tests/api/test_tenant_limits.py::test_two_that_ask_at_once_cannot_both_be_the_last",
     ),
     Mutation(
         "the most connections of a tenant",
         "it may have any number",
-        "services/connection_batches.py",
+        "services/new_connections.py",
         (
             (
-                "        if await tenant_usage.has_more_connections(tx, tenant_id, at_most):\n",
+                "        if await tenants.has_more_connections(tx, tenant_id, at_most):\n",
                 "        if False:\n",
             ),
         ),

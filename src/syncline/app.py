@@ -36,7 +36,6 @@ from syncline.services.base import ServiceContext
 from syncline.services.connections import Connections
 from syncline.services.doctor import Doctor
 from syncline.services.explain import Explanations
-from syncline.services.job_batches import JobBatches
 from syncline.services.jobs import Jobs
 from syncline.services.secrets import Secrets
 from syncline.services.signals import Signals
@@ -62,7 +61,6 @@ class Engine:
     secrets: Secrets
     workers: Workers
     tenants: Tenants
-    batches: JobBatches
     stats: Stats
     doctor: Doctor
 
@@ -106,7 +104,7 @@ class Engine:
         traceback: TracebackType | None,
     ) -> None:
         await self._executor.drain(0)
-        with suppress(Exception):  # a use that is not written costs nothing but the note of it
+        with suppress(Exception):  # losing the time of a key's last use does no harm
             async with asyncio.timeout(2):
                 await self._key_uses.save()
         PARSERS.close()
@@ -117,20 +115,19 @@ class Engine:
         return await migrate(self._pool)
 
     async def schema_versions(self) -> SchemaVersions:
-        """Return the version that the schema is at, and the newest that this Syncline knows."""
+        """Return the schema's version, and the newest version that this Syncline knows."""
         async with self._pool.transaction() as tx:
             return await read_versions(tx)
 
     async def api_role(self) -> ApiRole:
-        """Return the role that requests take on, with the statements that it still needs."""
+        """Return the database role of requests, with the statements that it still needs."""
         async with self._pool.transaction() as tx:
             return await api_role.read_role(tx, self.settings.schema)
 
     def for_request(self, tenant_id: str | None) -> Self:
-        """Return this engine as a request uses it: what people do, seeing one tenant's rows.
+        """Return this engine for a request that may see one tenant's rows, or all with None.
 
-        With None it sees everybody's. The loops, and whatever they start, are those of the engine
-        itself and go on seeing everything.
+        The loops stay those of the engine itself, and see everything.
         """
         engine = copy.copy(self)
         engine._build_services(self._pool.for_request(tenant_id))
@@ -141,11 +138,11 @@ class Engine:
         return await self._scheduler.tick()
 
     async def run_due(self) -> int:
-        """Reap, claim and run until a fresh look finds nothing to claim; return the attempts."""
+        """Reap, claim and run until there is nothing to claim; return the number of attempts."""
         return await self._service.run_due()
 
     async def prune(self) -> PruneReport:
-        """Remove what the retention settings no longer keep; return how much it was."""
+        """Delete what the retention settings no longer keep; return how much was deleted."""
         return await self._pruner.prune()
 
     async def trigger(
@@ -156,43 +153,43 @@ class Engine:
         priority: int | None = None,
         tenant_id: str | None = None,
     ) -> Job:
-        """Sync now; return the job that will carry it out."""
+        """Sync now; return the job that will do it."""
         return await self.jobs.trigger(
             connection_id, job_type=job_type, priority=priority, tenant_id=tenant_id
         )
 
     async def explain(self, connection_id: UUID, *, tenant_id: str | None = None) -> Explanation:
-        """Return why a connection is, or is not, running at this moment."""
+        """Return why a connection is, or is not, running now."""
         return await self._explanations.explain(connection_id, tenant_id=tenant_id)
 
     async def verify(self) -> list[Finding]:
-        """Return the invariants that do not hold, with what breaks them."""
+        """Return the broken invariants, with what breaks them."""
         return [found for found in await self.doctor.judge() if found.verdict == BROKEN]
 
     async def now(self) -> datetime:
-        """Return the time that this engine goes by, which is the database's unless injected."""
+        """Return the engine's time: that of the injected clock, or else the database's."""
         async with self._pool.transaction() as tx:
             return await self._clock.now(tx)
 
     async def health(self) -> dict[str, str]:
-        """Return what is not well, by its name; empty means ready."""
+        """Return what is unhealthy and why, by name; empty means ready."""
         ill = {}
         try:
             async with asyncio.timeout(2), self._pool.transaction() as tx:
                 await check_schema(tx, self.settings.schema)
                 if await tx.is_read_only():
-                    ill["database"] = "it is read-only: nothing can be stored"
+                    ill["database"] = "the database is read-only: nothing can be stored"
         except Exception as error:
             ill["database"] = f"{type(error).__name__}: {error}"
         return ill | self._service.ailing()
 
     @property
     def is_draining(self) -> bool:
-        """Return whether `run()` was asked to end and lets its work drain."""
+        """Return whether `run()` was told to stop and is draining."""
         return self._service.is_stopping
 
     def stop(self) -> None:
-        """Ask `run()` to take no more, let work drain, and return."""
+        """Tell `run()` to claim no more, to drain, and to return."""
         self._service.stop()
 
     async def run(
@@ -250,9 +247,7 @@ class Engine:
 
     def _build(self, url: str) -> None:
         settings, clock, dice, telemetry = self.settings, self._clock, self._dice, self.telemetry
-        listen_url = settings.listen_url or (None if settings.pgbouncer else url)
-        notifies_at = None if settings.portable else listen_url
-        self._wakeup = Wakeup(notifies_at, settings.schema, self._pool.session_settings)
+        self._wakeup = self._build_wakeup(url)
         settler = Settler(self._pool, settings, clock, dice)
         self._scheduler = Scheduler(self._pool, settings, clock, dice, telemetry, self._wakeup)
         self._executor = Executor(
@@ -287,22 +282,33 @@ class Engine:
             dice,
             telemetry,
         )
-        # These use the engine's own pool: the role of requests may not read keys, and the others
-        # hold no tenant's rows or serve no request.
-        context = ServiceContext(self._pool, settings, clock, self._wakeup)
+        self._build_own_services()
+        self._build_services(self._pool)
+
+    def _build_wakeup(self, url: str) -> Wakeup:
+        settings = self.settings
+        listen_url = settings.listen_url or (None if settings.pgbouncer else url)
+        notify_url = None if settings.portable else listen_url
+        return Wakeup(notify_url, settings.schema, self._pool.session_settings)
+
+    def _build_own_services(self) -> None:
+        """Build the services that use the engine's own pool.
+
+        Requests have a role that may not read keys. The other services here serve no request, or
+        hold no tenant's rows.
+        """
+        context = ServiceContext(self._pool, self.settings, self._clock, self._wakeup)
         self.access = Access(context, self._key_uses)
         self.doctor = Doctor(context)
         self.secrets = Secrets(context, self._vault)
         self.tenants = Tenants(context, self._files)
         self.tenant_providers = TenantProviders(context, self.providers)
-        self._build_services(self._pool)
 
     def _build_services(self, pool: Pool) -> None:
         """Build the services that requests use too, on the pool that they may use."""
         context = ServiceContext(pool, self.settings, self._clock, self._wakeup)
         self.connections = Connections(context, self._vault, self._files)
         self.jobs = Jobs(context)
-        self.batches = JobBatches(context)
         self.signals = Signals(context)
         self.workers = Workers(context)
         self.stats = Stats(context)

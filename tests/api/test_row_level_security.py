@@ -17,7 +17,7 @@ from support.http import client_of
 from support.world import World, open_world
 from syncline import Connection, Engine, SyncResult
 from syncline.api.app import create_app
-from syncline.model import START, JobFilter, SignalFilter
+from syncline.model import START, SignalFilter
 from syncline.services.edits import Edit
 
 Client = httpx2.AsyncClient
@@ -138,9 +138,9 @@ async def test_a_service_that_forgets_the_tenant_shows_nothing_foreign(world: Wo
     own, foreign = await things_of(world, "acme"), await things_of(world, "birch")
     engine = world.engine.for_request("acme")
 
-    assert {one.tenant_id for one in (await engine.connections.page()).items} == {"acme"}
-    assert {one.tenant_id for one in (await engine.jobs.page(JobFilter())).items} == {"acme"}
-    assert {one.tenant_id for one in (await engine.signals.page(SignalFilter())).items} == {"acme"}
+    assert {one.tenant_id for one in await engine.connections.list()} == {"acme"}
+    assert {one.tenant_id for one in await engine.jobs.list()} == {"acme"}
+    assert {one.tenant_id for one in await engine.signals.list()} == {"acme"}
     followed = await engine.signals.follow(SignalFilter(), position=START, limit=10)
     assert {one.tenant_id for one in followed.signals} == {"acme"}
     assert await engine.stats.tenants() == ["acme"]
@@ -208,8 +208,8 @@ async def test_what_runs_beside_requests_sees_everybody(world: World) -> None:
         world.engine.stop()
         assert await running
     assert len(await world.engine.connections.list()) == 2
-    job = await world.engine.jobs.page(JobFilter(connection_id=foreign["connection_id"]))
-    assert {one.status for one in job.items} == {"failed", "succeeded"}
+    jobs = await world.engine.jobs.list(connection_id=foreign["connection_id"])
+    assert {one.status for one in jobs} == {"failed", "succeeded"}
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 
 from support.world import Logged, World
 from syncline.engine.upkeep import storage_limit
+from syncline.services.connections import NewConnection
 
 Client = httpx2.AsyncClient
 
@@ -60,9 +61,7 @@ async def test_two_that_ask_at_once_cannot_both_be_the_last(world: World) -> Non
 
     async def create(number: int) -> bool:
         try:
-            await connections.create(
-                tenant_id="acme", provider_slug="github", external_id=str(number), at_most=3
-            )
+            await connections.add(NewConnection("acme", "github", str(number)), at_most=3)
         except ValueError:
             return False
         return True

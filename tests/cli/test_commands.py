@@ -1,5 +1,6 @@
 """What the commands do, on a real database."""
 
+import json
 from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -7,6 +8,8 @@ from uuid import uuid4
 import pytest
 
 from support.commands import CommandLine
+
+TYPES = ("incremental", "full")
 
 
 def test_a_connection_is_added_shown_and_listed(syncline: CommandLine) -> None:
@@ -61,11 +64,33 @@ def test_pages_go_on_where_the_last_one_ended(syncline: CommandLine) -> None:
     first, second, third = (syncline.add(name) for name in ("a", "b", "c"))
 
     page = syncline("connections", "list", "--limit", "2")
-    rest = syncline.json("connections", "list", "--limit", "2", "--after", second)
+    sentence, token = page.stderr.rsplit(maxsplit=1)
+    rest = syncline("connections", "list", "--limit", "2", "--after", token, "--json")
 
     assert first in page.stdout
-    assert page.stderr == f"There may be more: --after {second}\n"
-    assert [one["id"] for one in rest] == [third]
+    assert second in page.stdout
+    assert sentence == "There is more: --after"
+    assert [one["id"] for one in json.loads(rest.stdout)] == [third]
+    assert rest.stderr == ""
+
+
+def test_a_page_in_json_says_on_stderr_how_to_continue(syncline: CommandLine) -> None:
+    connection = syncline.add("a")
+    jobs = [syncline.json("connections", "sync", connection, "--type", type_) for type_ in TYPES]
+    newest = syncline("jobs", "list", "--limit", "1", "--json")
+
+    for option in ("--after", "--before"):
+        rest = syncline.json("jobs", "list", option, newest.stderr.split()[-1])
+        assert [one["id"] for one in [*json.loads(newest.stdout), *rest]] == [
+            job["id"] for job in reversed(jobs)
+        ]
+
+
+def test_what_is_not_a_token_is_refused_by_its_option(syncline: CommandLine) -> None:
+    refused = syncline("connections", "list", "--after", "nonsense")
+
+    assert refused.exit_code == 1
+    assert refused.stderr == "syncline: after is not a token that a listing returned\n"
 
 
 def test_pause_and_resume(syncline: CommandLine) -> None:
@@ -110,8 +135,6 @@ def test_sync_now_queues_a_job_which_can_be_cancelled_and_retried(syncline: Comm
     assert [job["id"] for job in syncline.json("jobs", "list")] == [retried["id"], queued["id"]]
     assert syncline.json("jobs", "list", "--status", "failed") == []
     assert len(syncline.json("jobs", "list", "--connection", id_, "--type", "full")) == 2
-    older = syncline.json("jobs", "list", "--before", retried["id"])
-    assert [job["id"] for job in older] == [queued["id"]]
     assert queued["id"] in syncline("jobs", "list").stdout
     assert "cancelled" in syncline("jobs", "show", queued["id"]).stdout
     assert (

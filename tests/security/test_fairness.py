@@ -11,7 +11,7 @@ import pytest
 
 from support.processes import Fleet, until
 from support.world import World
-from syncline.services.connection_batches import NewConnection
+from syncline.services.connections import NewConnection
 
 pytestmark = pytest.mark.security
 LISTING = "/v1/connections?limit=100"

@@ -97,7 +97,7 @@ async def test_transactions_are_in_the_order_of_numbers_not_of_texts(world: Worl
 
 
 async def test_only_what_is_wanted_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "ROWS_LOOKED_AT", 3)  # looks end although nothing was wanted
+    monkeypatch.setattr(following, "ROWS_SCANNED", 3)  # looks end although nothing was wanted
     wanted = SignalFilter("acme")
     follower = Follower(world, wanted)
     for _ in range(8):

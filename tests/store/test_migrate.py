@@ -21,7 +21,7 @@ from syncline import Engine, Settings, Signal, SyncResult
 from syncline.clock import monotonic
 from syncline.errors import SchemaError
 from syncline.model import JobFilter
-from syncline.services.connection_batches import NewConnection
+from syncline.services.connections import NewConnection
 from syncline.services.edits import Edit
 from syncline.store.migrate import CREATE_LEDGER, LOCK_TIMEOUT, known_migrations, migrate
 from syncline.store.pool import Pool
@@ -180,8 +180,9 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
         "interval_seconds": 300,
         "cursor": {"page": 1},
         "credentials": None,
-        "signals": False,
+        "handle_signals": False,
         "wanted": [NewConnection("acme", "tickets", "a-1")],
+        "new": NewConnection("acme", "tickets", "a-1"),
         "which": JobFilter(),
         "states": ["failed"],
     }
@@ -194,7 +195,6 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
         (engine.secrets, "secrets."),
         (engine.workers, "workers."),
         (engine.tenants, "tenants."),
-        (engine.batches, "batches."),
         (engine.doctor, "doctor."),
     ):
         for name, method in inspect.getmembers(owner, inspect.iscoroutinefunction):
@@ -203,7 +203,8 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
             needed = {
                 parameter.name: values[parameter.name]
                 for parameter in inspect.signature(method).parameters.values()
-                if parameter.default is parameter.empty or parameter.name == "signals"
+                if parameter.kind is not parameter.VAR_KEYWORD
+                and (parameter.default is parameter.empty or parameter.name == "handle_signals")
             }
             found[prefix + name] = partial(method, **needed)
     return found

@@ -1,5 +1,6 @@
 """Pages lead through everything once, in order, whatever the filter, while rows come and go."""
 
+from dataclasses import asdict
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -8,6 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from support.world import World, at
+from syncline.errors import Invalid
 from syncline.model import Connection, Job, JobFilter, SignalFilter, StoredSignal
 from syncline.services.pagination import Listing
 
@@ -41,11 +43,11 @@ async def connections_by(world: World, limit: int = 7, **asked: Any) -> list[Con
     found: list[Connection] = []
     page: Listing[Connection] = Listing([], "")
     while page.next_page is not None:
-        page = await world.engine.connections.page(
+        page = await world.engine.connections.list(
             **asked, after=page.next_page or None, limit=limit
         )
-        assert len(page.items) <= limit
-        found += page.items
+        assert len(page) <= limit
+        found += page
     return found
 
 
@@ -87,11 +89,11 @@ async def test_pages_of_connections_are_those_wanted_in_order(
         assert [one.id for one in found] == [one.id for one in sorted(expected, key=key)], order
 
 
-async def test_a_list_goes_on_after_an_id_in_every_order(world: World) -> None:
+async def test_a_list_continues_after_its_token_in_every_order(world: World) -> None:
     await fill_connections(world)
     for order in ("id", "external_id", "staleness"):
         first = await world.engine.connections.list(order=order, limit=10)
-        second = await world.engine.connections.list(order=order, after=first[-1].id, limit=10)
+        second = await world.engine.connections.list(order=order, after=first.next_page, limit=10)
         both = await world.engine.connections.list(order=order, limit=20)
         assert [*first, *second] == both
 
@@ -113,25 +115,41 @@ async def test_connections_that_come_and_go_disturb_no_others(world: World) -> N
     page: Listing[Connection] = Listing([], "")
 
     while page.next_page is not None:
-        page = await world.engine.connections.page(after=page.next_page or None, limit=5)
-        seen += [one.id for one in page.items]
+        page = await world.engine.connections.list(after=page.next_page or None, limit=5)
+        seen += [one.id for one in page]
         await world.connection()  # its id may lie before or behind this page
-        if page.items:
-            gone.add(page.items[-1].id)  # the very row that the token names
-            await world.engine.connections.delete(page.items[-1].id)
+        if page:
+            gone.add(page[-1].id)  # the very row that the token names
+            await world.engine.connections.delete(page[-1].id)
 
     assert len(seen) == len(set(seen))
     assert before - gone <= set(seen)
 
 
+async def test_a_listing_is_a_list_that_ends_without_a_token(world: World) -> None:
+    connection = await world.connection()
+
+    for limit in (1, 2):
+        listed = await world.engine.connections.list(limit=limit)
+        assert [one.id for one in listed] == [connection.id]
+        assert listed.next_page is None
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "7"])
+async def test_a_limit_that_is_not_positive_is_refused(world: World, limit: Any) -> None:
+    for service in (world.engine.connections, world.engine.jobs, world.engine.signals):
+        with pytest.raises(Invalid, match="limit"):
+            await service.list(limit=limit)
+
+
 @pytest.mark.parametrize(
     ("token", "message"),
     [
-        ("nonsense", "page is not a token"),
-        ("ä", "page is not a token"),
-        ("", "page is not a token"),
-        ("W10", "page is not a token"),
-        ("x" * 5000, "page is not a token"),
+        ("nonsense", "after is not a token"),
+        ("ä", "after is not a token"),
+        ("", "after is not a token"),
+        ("W10", "after is not a token"),
+        ("x" * 5000, "after is not a token"),
         (
             "WyJuYW1lIixudWxsLCIwMDAwMDAwMC0wMDAwLTAwMDAtMDAwMC0wMDAwMDAwMDAwMDAiXQ",
             "another listing",
@@ -142,7 +160,7 @@ async def test_a_token_of_ones_own_making_is_refused(
     world: World, token: str, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        await world.engine.connections.page(after=token)
+        await world.engine.connections.list(after=token)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +176,7 @@ async def test_a_token_of_ones_own_making_is_refused(
 )
 async def test_a_filter_that_makes_no_sense_is_refused(world: World, asked: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(asked))):
-        await world.engine.connections.page(**asked)
+        await world.engine.connections.list(**asked)
 
 
 async def fill_jobs(world: World) -> list[Connection]:
@@ -178,8 +196,8 @@ async def jobs_by(world: World, wanted: JobFilter) -> list[Job]:
     found: list[Job] = []
     page: Listing[Job] = Listing([], "")
     while page.next_page is not None:
-        page = await world.engine.jobs.page(wanted, after=page.next_page or None, limit=3)
-        found += page.items
+        page = await world.engine.jobs.list(**asdict(wanted), after=page.next_page or None, limit=3)
+        found += page
     return found
 
 
@@ -209,12 +227,12 @@ async def test_pages_of_jobs_are_those_wanted_the_newest_first(world: World) -> 
     assert await jobs_by(world, foreign) == []
 
 
-async def test_a_list_of_jobs_goes_on_before_an_id(world: World) -> None:
+async def test_a_list_of_jobs_continues_after_its_token(world: World) -> None:
     [connection, *_] = await fill_jobs(world)
     asked: list[dict[str, Any]] = [{}, {"connection_id": connection.id}, {"tenant_id": "acme"}]
     for filters in asked:
         first = await world.engine.jobs.list(**filters, limit=5)
-        second = await world.engine.jobs.list(**filters, before=first[-1].id, limit=5)
+        second = await world.engine.jobs.list(**filters, after=first.next_page, limit=5)
         assert [*first, *second] == await world.engine.jobs.list(**filters, limit=10)
 
 
@@ -252,10 +270,10 @@ async def signals_by(
     found: list[StoredSignal] = []
     page: Listing[StoredSignal] = Listing([], "")
     while page.next_page is not None:
-        page = await world.engine.signals.page(
-            wanted, after=page.next_page or None, newest_first=newest_first, limit=3
+        page = await world.engine.signals.list(
+            **asdict(wanted), after=page.next_page or None, newest_first=newest_first, limit=3
         )
-        found += page.items
+        found += page
     return found
 
 
@@ -304,11 +322,11 @@ async def test_signals_and_jobs_that_come_in_disturb_no_others(world: World) -> 
     while signal_page.next_page is not None or job_page.next_page is not None:
         if signal_page.next_page is not None:
             after = signal_page.next_page or None
-            signal_page = await world.engine.signals.page(after=after, limit=7)
-            seen_signals += [one.id for one in signal_page.items]
+            signal_page = await world.engine.signals.list(after=after, newest_first=True, limit=7)
+            seen_signals += [one.id for one in signal_page]
         if job_page.next_page is not None:
-            job_page = await world.engine.jobs.page(after=job_page.next_page or None, limit=7)
-            seen_jobs += [one.id for one in job_page.items]
+            job_page = await world.engine.jobs.list(after=job_page.next_page or None, limit=7)
+            seen_jobs += [one.id for one in job_page]
         await add_signal(world, connection)
         await world.job(connection, status="succeeded", finished_at=at("11:00"))
 

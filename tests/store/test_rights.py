@@ -81,7 +81,7 @@ async def test_the_documented_rights_serve_every_loop_and_command(
     job = await engine.trigger(connection.id)
     connector.script.append(OSError("away"))
     assert await engine.run_due() == 1
-    assert await engine.batches.find(JobFilter(), ["queued"]) == [job.id]
+    assert await engine.jobs.find(JobFilter(), ["queued"]) == [job.id]
     await engine.jobs.cancel(job.id)
 
     followed = await engine.signals.follow(SignalFilter(), position=START, limit=10)

@@ -19,7 +19,7 @@ from syncline.api.problems import Problem
 from syncline.app import Engine
 from syncline.model import ApiKey, KeyStatus, Scope
 from syncline.policy.rate_limit import network_of
-from syncline.services.access import SESSION_LASTS
+from syncline.services.access import SESSION_LIFE
 
 COOKIE = "syncline_session"
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
@@ -136,7 +136,7 @@ class Authenticator:
         response.set_cookie(
             COOKIE,
             found,
-            max_age=int(SESSION_LASTS.total_seconds()),
+            max_age=int(SESSION_LIFE.total_seconds()),
             httponly=True,
             samesite="strict",
             secure=forwarded == "https",

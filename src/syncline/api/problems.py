@@ -52,7 +52,6 @@ class Problem(Exception):
         detail: str,
         *,
         errors: Sequence[Mapping[str, Any]] = (),
-        existing_id: UUID | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
@@ -60,7 +59,7 @@ class Problem(Exception):
         self.slug = slug
         self.detail = detail
         self.errors = list(errors)
-        self.existing_id = existing_id
+        self.existing_id: UUID | None = None
         self.headers = dict(headers or {})
 
     def response(self) -> Response:
@@ -122,7 +121,9 @@ def _of_engine(error: Exception) -> Problem | None:
         case PositionLost():
             return Problem(410, "position-lost", str(error))
         case Conflict():
-            return Problem(409, "conflict", str(error), existing_id=error.existing_id)
+            problem = Problem(409, "conflict", str(error))
+            problem.existing_id = error.existing_id
+            return problem
         case TooSlow():
             return Problem(503, "too-slow", str(error))
         case SettingsError():  # this server lacks something, such as a key for credentials

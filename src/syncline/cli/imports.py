@@ -21,7 +21,7 @@ from syncline.private_files import create_file
 
 if TYPE_CHECKING:
     from syncline.app import Engine
-    from syncline.services.connection_batches import NewConnection
+    from syncline.services.connections import NewConnection
 
 BATCH_SIZE = 1000
 LONGEST_CELL = 1_000_000
@@ -179,7 +179,7 @@ def _entry_of_cells(line: int, names: list[str], cells: list[str]) -> Entry:
 
 
 def _from_object(value: Any) -> "NewConnection":
-    from syncline.services.connection_batches import NewConnection
+    from syncline.services.connections import NewConnection
 
     if not isinstance(value, Mapping):
         raise Invalid("the line", f"is {type(value).__name__}; it must be an object")

@@ -99,12 +99,17 @@ FromStdin = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number to list.")]
 After = Annotated[
-    UUID | None,
-    typer.Option(metavar="ID", help="Continue after this id, the last one listed."),
+    str | None,
+    typer.Option(metavar="TOKEN", help="Continue a listing: the token that it printed at its end."),
 ]
-Before = Annotated[
-    UUID | None,
-    typer.Option(metavar="ID", help="Continue before this id, the last one listed."),
+AfterInJobs = Annotated[
+    str | None,
+    typer.Option(
+        "--after",
+        "--before",  # its name before 0.2
+        metavar="TOKEN",
+        help="Continue a listing: the token that it printed at its end.",
+    ),
 ]
 OfTenant = Annotated[
     str | None, typer.Option("--tenant", metavar="TENANT", help="Only of this tenant.")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rich import box
@@ -15,6 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from syncline.text import one_line, rfc3339, shortened
+
+if TYPE_CHECKING:
+    from syncline.services.pagination import Listing
 
 UNLIMITED = 100_000  # columns: what goes into a file or a pipe is never cut
 LONGEST_CELL, LONGEST_FIELD = 100, 4000
@@ -116,10 +119,10 @@ def flush_results() -> None:
         sys.stdout.flush()
 
 
-def hint_next(found: Sequence[Any], limit: int, option: str) -> None:
-    """Say on stderr how to list the rest, if there may be more."""
-    if len(found) == limit:
-        say(f"There may be more: {option} {found[-1].id}")
+def hint_next(found: "Listing[Any]") -> None:
+    """Say on stderr how to list the rest, if there is more."""
+    if found.next_page is not None:
+        say(f"There is more: --after {found.next_page}")
 
 
 def plain(value: Any) -> Any:

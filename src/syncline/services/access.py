@@ -1,4 +1,4 @@
-"""Who may use the API: keys, made once and shown once, and browsers that signed in with one."""
+"""Who may use the API: keys, each shown once, and browser sessions that began with a key."""
 
 import hashlib
 import hmac
@@ -19,11 +19,11 @@ from syncline.store.data import keys
 from syncline.store.pool import EVERY_TENANT, Transaction
 
 KEY = re.compile(r"(syncline_(?:operator|tenant)_[0-9a-f]{12})_[0-9a-f]{64}")
-OLD_KEY = re.compile(r"sl(?:op|te)_([0-9a-f]{12})_[0-9a-f]{64}")  # made before keys had scopes
+OLD_KEY = re.compile(r"sl(?:op|te)_([0-9a-f]{12})_[0-9a-f]{64}")  # from before keys had scopes
 SESSION = re.compile(r"[0-9a-f]{64}")
-SESSION_LASTS = timedelta(hours=12)
+SESSION_LIFE = timedelta(hours=12)
 LONGEST_LIFE_DAYS = 3650
-NO_DIGEST = bytes(32)  # compared with where no key is found, so that it takes as long
+NO_DIGEST = bytes(32)  # compared if no key is found, so that both cases take equally long
 
 
 class Access(BaseService):
@@ -40,10 +40,10 @@ class Access(BaseService):
         expires_in: timedelta | None = None,
         never_expires: bool = False,
     ) -> tuple[ApiKey, str]:
-        """Return a new key's entry, and the key itself, which nobody can show again.
+        """Return a new key's entry, and the key itself, which cannot be shown again.
 
-        Without a tenant it is an operator's, who sees everybody. Without `expires_in` it lasts for
-        `api.key_days`.
+        Without a tenant it is an operator's key, which sees every tenant. Without `expires_in` it
+        lasts for `api.key_days`.
         """
         check_text("name", name, characters=100)
         if tenant_id is not None:
@@ -53,13 +53,10 @@ class Access(BaseService):
         check_choice("scope", scope, Scope)
         _check_life(expires_in, never_expires=never_expires)
         life = None if never_expires else expires_in or self._settings.api.key_life
-        kind = "operator" if tenant_id is None else "tenant"
-        prefix = f"syncline_{kind}_{secrets.token_hex(6)}"
-        secret = f"{prefix}_{secrets.token_hex(32)}"
+        prefix, secret = _new_secret(tenant_id)
 
         async def insert(tx: Transaction) -> ApiKey:
             now = await self._clock.now(tx)
-            expires_at = now + life if life is not None else None
             key = ApiKey(
                 id=new_id(),
                 name=name,
@@ -67,7 +64,7 @@ class Access(BaseService):
                 prefix=prefix,
                 scope=Scope(scope),
                 created_at=now,
-                expires_at=expires_at,
+                expires_at=now + life if life is not None else None,
             )
             await keys.insert(tx, key, _digest(secret))
             return key
@@ -75,7 +72,7 @@ class Access(BaseService):
         return await self._pool.retrying(insert), secret
 
     async def list_keys(self) -> list[ApiKey]:
-        """Return every key, also those that no longer open anything."""
+        """Return every key, expired and revoked ones too."""
 
         async def read(tx: Transaction) -> list[ApiKey]:
             now = await self._clock.now(tx)
@@ -84,7 +81,7 @@ class Access(BaseService):
         return await self._pool.retrying(read)
 
     async def revoke_key(self, key_id: UUID) -> ApiKey:
-        """Refuse a key from the next request on, and sign out whoever came in with it."""
+        """Refuse a key from the next request on, and end the sessions that it began."""
 
         async def change(tx: Transaction) -> ApiKey:
             now = await self._clock.now(tx)
@@ -96,11 +93,11 @@ class Access(BaseService):
         return await self._pool.retrying(change)
 
     async def has_keys(self) -> bool:
-        """Return whether there was ever a key: from then on nobody comes in without."""
+        """Return whether a key was ever created: from then on, every request needs one."""
         return await self._pool.retrying(keys.exist)
 
     async def authenticate(self, secret: str) -> ApiKey | None:
-        """Return the key's entry if it is good at this moment."""
+        """Return the key's entry if the key is valid now."""
         match = KEY.fullmatch(secret) or OLD_KEY.fullmatch(secret)
 
         async def find(tx: Transaction) -> tuple[datetime, tuple[ApiKey, bytes] | None]:
@@ -113,7 +110,7 @@ class Access(BaseService):
         return self._used(key, now) if is_proved else None
 
     async def sign_in(self, secret: str) -> str | None:
-        """Return the token of a new session; None where the key is no good."""
+        """Return the token of a new session, or None if the key is not valid."""
         key = await self.authenticate(secret)
         if key is None:
             return None
@@ -121,14 +118,14 @@ class Access(BaseService):
 
         async def insert(tx: Transaction) -> None:
             now = await self._clock.now(tx)
-            expires_at = now + SESSION_LASTS
+            expires_at = now + SESSION_LIFE
             await keys.insert_session(tx, _digest(session), key.id, now=now, expires_at=expires_at)
 
         await self._pool.retrying(insert)
         return session
 
     async def read_session(self, session: str) -> ApiKey | None:
-        """Return the key that a browser signed in with, if both are still good."""
+        """Return the key that a session began with, if both are still valid."""
         if not SESSION.fullmatch(session):
             return None
 
@@ -152,9 +149,16 @@ class Access(BaseService):
         return self._judged(key, now)
 
     def _judged(self, key: ApiKey, now: datetime) -> ApiKey:
-        """Return the key with how it stands, and with uses that are not written yet."""
+        """Return the key with its status, and with uses that are not stored yet."""
         last_used_at = self._uses.later(key.id, key.last_used_at)
         return replace(key, status=key_status(key, now), last_used_at=last_used_at)
+
+
+def _new_secret(tenant_id: str | None) -> tuple[str, str]:
+    """Return a new key's prefix, which may be shown, and the key itself."""
+    kind = "operator" if tenant_id is None else "tenant"
+    prefix = f"syncline_{kind}_{secrets.token_hex(6)}"
+    return prefix, f"{prefix}_{secrets.token_hex(32)}"
 
 
 def _check_life(expires_in: timedelta | None, *, never_expires: bool) -> None:
@@ -168,5 +172,5 @@ def _check_life(expires_in: timedelta | None, *, never_expires: bool) -> None:
 
 
 def _digest(secret: str) -> bytes:
-    """Return what is stored: for 256 random bits a fast digest is as safe as a slow one."""
+    """Return what is stored. For 256 random bits, a fast digest is as safe as a slow one."""
     return hashlib.sha256(secret.encode(errors="replace")).digest()

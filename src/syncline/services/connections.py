@@ -1,40 +1,70 @@
-"""What people do with connections: add, look, pause, resume, change, delete."""
+"""What people do with connections: add, list, pause, resume, change and delete them."""
 
+import builtins
 import json
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 from syncline.clock import new_id
-from syncline.errors import Changed, Conflict, NotFound
-from syncline.model import Connection, ConnectionStatus
-from syncline.services.base import Once
-from syncline.services.connection_batches import (
-    ConnectionBatches,
+from syncline.engine.secrets.vault import Vault
+from syncline.engine.upkeep.connector_files import ConnectorFiles
+from syncline.errors import Conflict, NotFound
+from syncline.model import Connection, ConnectionFilter, ConnectionOrder, ConnectionStatus
+from syncline.services.base import BaseService, Once, ServiceContext
+from syncline.services.edits import Edit, check_unchanged, edit_towards
+from syncline.services.new_connections import (
+    Added,
     NewConnection,
+    build_connection,
     check_new,
-    check_room,
-    make,
+    check_tenant_limit,
+    find_problem,
 )
-from syncline.services.connection_credentials import ConnectionCredentials
-from syncline.services.connection_listing import ConnectionListing
-from syncline.services.edits import Edit, edit_towards, version_of
+from syncline.services.pagination import Listing, check_limit, cut_page, read_token, write_token
 from syncline.services.validation import (
+    check_choice,
+    check_credentials,
+    check_filters,
     check_text,
     get_connection,
     lock_connection,
 )
 from syncline.store.data import connections, signals
 from syncline.store.data import credentials as stored_credentials
+from syncline.store.data.credentials import Stored
+from syncline.store.listings.connections import Place, read_page
 from syncline.store.pool import Transaction
 from syncline.store.queue import jobs
 from syncline.text import rfc3339
 
-SIGNALS_A_BATCH = 10_000
+__all__ = ["Added", "Connections", "NewConnection"]
+
+SIGNALS_PER_BATCH = 10_000
 ACTIVE = ConnectionStatus.ACTIVE
+KEY_TYPES: dict[ConnectionOrder, type[Any] | None] = {
+    ConnectionOrder.ID: None,
+    ConnectionOrder.EXTERNAL_ID: str,
+    ConnectionOrder.STALENESS: datetime,
+}
 
 
-class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
+class ConnectionFilterFields(TypedDict, total=False):
+    """Which connections a listing holds; None, or a key left out, stands for any."""
+
+    tenant_id: str | None
+    provider_slug: str | None
+    status: str | None
+    external_id_prefix: str | None
+
+
+class Connections(BaseService):
+    def __init__(self, context: ServiceContext, vault: Vault, files: ConnectorFiles) -> None:
+        super().__init__(context)
+        self._vault = vault
+        self._files = files
+
     async def create(
         self,
         *,
@@ -44,30 +74,74 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
         config: dict[str, Any] | None = None,
         interval_seconds: int | None = None,
         credentials: dict[str, Any] | None = None,
+    ) -> Connection:
+        """Add an active connection.
+
+        A connection with the same key raises Conflict with its id. Credentials are stored
+        encrypted, and no call returns them.
+        """
+        return await self.add(
+            NewConnection(
+                tenant_id, provider_slug, external_id, config, interval_seconds, credentials
+            )
+        )
+
+    async def add(
+        self,
+        new: NewConnection,
+        *,
         at_most: int | None = None,
         once: Once[Connection] | None = None,
     ) -> Connection:
-        """Add an active connection; bad input, or a key that is taken, raises ValueError.
-
-        With `at_most`, so does one that would give its tenant more connections than that.
-        Credentials are stored encrypted, or refused where there is no key; nothing returns them.
-        """
-        new = NewConnection(tenant_id, provider_slug, external_id, config, interval_seconds)
-        check_new(new, self._longest_interval)
-        self._check_credentials(credentials)
+        """Do as `create`; with `at_most`, refuse to give the tenant more connections than that."""
+        self._check_new(new)
         connection_id = new_id()
 
         async def insert(tx: Transaction) -> Connection:
             now = await self._clock.now(tx)
-            connection = make(new, connection_id, now)
-            existing = await connections.insert(tx, connection, now=now)
-            if existing != connection_id:
-                key = (tenant_id, provider_slug, external_id)
-                raise Conflict(existing, reason=f"already has the key {key}")
-            if credentials is not None:
-                await self._put(tx, tenant_id, connection_id, credentials, now)
-            await check_room(tx, {tenant_id}, at_most)
+            connection = build_connection(new, connection_id, now)
+            existing_id = await connections.insert(tx, connection, now=now)
+            if existing_id != connection_id:
+                raise Conflict(existing_id, reason=f"already has the key {new.key}")
+            await self._save_credentials(tx, new.tenant_id, connection_id, new.credentials, now)
+            await check_tenant_limit(tx, {new.tenant_id}, at_most)
             return connection
+
+        return await self._change(insert, once)
+
+    async def create_many(
+        self,
+        wanted: Sequence[NewConnection],
+        *,
+        all_or_none: bool = False,
+        at_most: int | None = None,
+        once: Once[builtins.list[Added]] | None = None,
+    ) -> builtins.list[Added]:
+        """Add those that are valid and do not exist; return what became of each, in order.
+
+        With `all_or_none`, one that is not valid raises Invalid, and none is added. With `at_most`,
+        none is added if a tenant got more connections than that.
+        """
+        problems = [find_problem(new, self._longest_interval) for new in wanted]
+        for place, problem in enumerate(problems):
+            if all_or_none and problem is not None:
+                raise problem.within(f"connections[{place}]")
+        valid = {place: new for place, new in enumerate(wanted) if problems[place] is None}
+        ids = {place: new_id() for place in valid}
+
+        async def insert(tx: Transaction) -> builtins.list[Added]:
+            outcomes = [Added(problem=problem) for problem in problems]
+            now = await self._clock.now(tx)
+            built = [build_connection(new, ids[place], now) for place, new in valid.items()]
+            found = await connections.insert_many(tx, built, now=now)
+            for place, new in valid.items():
+                id_ = found[new.key]
+                outcomes[place] = Added(id_, is_new=id_ == ids[place])
+                if id_ == ids[place]:
+                    await self._save_credentials(tx, new.tenant_id, id_, new.credentials, now)
+            if any(outcome.is_new for outcome in outcomes):
+                await check_tenant_limit(tx, {new.tenant_id for new in valid.values()}, at_most)
+            return outcomes
 
         return await self._change(insert, once)
 
@@ -81,25 +155,27 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
         interval_seconds: int | None = None,
         credentials: dict[str, Any] | None = None,
     ) -> Connection:
-        """Add a connection, or return the one that has this key, with config and interval set.
+        """Add a connection, or update the config and interval of the one with this key.
 
-        For an application that states its connections at each start. What is left out stays as it
-        is, and so does the status. Credentials are stored where there are none: those that are
-        there may have been renewed since.
+        An application can state its connections at each start. Arguments that are left out, and the
+        status, stay as they are. Credentials are stored only if there are none: those in the
+        database may have been refreshed since.
         """
-        new = NewConnection(tenant_id, provider_slug, external_id, config, interval_seconds)
-        check_new(new, self._longest_interval)
-        self._check_credentials(credentials)
+        new = NewConnection(
+            tenant_id, provider_slug, external_id, config, interval_seconds, credentials
+        )
+        self._check_new(new)
         connection_id = new_id()
 
         async def insert_or_edit(tx: Transaction) -> Connection:
             now = await self._clock.now(tx)
-            found_id = await connections.insert(tx, make(new, connection_id, now), now=now)
+            built = build_connection(new, connection_id, now)
+            found_id = await connections.insert(tx, built, now=now)
             await lock_connection(tx, found_id, tenant_id)
             found = await get_connection(tx, found_id, tenant_id)
             await self._apply(tx, found_id, edit_towards(found, config, interval_seconds), now)
-            if credentials is not None and not await stored_credentials.read(tx, [found_id]):
-                await self._put(tx, tenant_id, found_id, credentials, now)
+            if not await stored_credentials.read(tx, [found_id]):
+                await self._save_credentials(tx, tenant_id, found_id, credentials, now)
             return await get_connection(tx, found_id, tenant_id)
 
         return await self._change(insert_or_edit)
@@ -110,6 +186,27 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
 
         return await self._pool.retrying(read)
 
+    async def list(
+        self,
+        *,
+        order: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+        **filters: Unpack[ConnectionFilterFields],
+    ) -> Listing[Connection]:
+        """Return a page of connections, by id, external id or staleness (`ConnectionOrder`)."""
+        wanted = ConnectionFilter(**filters)
+        chosen = _check_listing(wanted, order)
+        check_limit(limit)
+        place = read_token(after, chosen, KEY_TYPES[chosen])
+
+        async def read(tx: Transaction) -> builtins.list[tuple[Connection, Place]]:
+            return await read_page(tx, wanted, chosen, after=place, limit=limit + 1)
+
+        found = await self._pool.reading(read)
+        page = cut_page(found, limit, lambda last: write_token(chosen, *last[1]))
+        return Listing((connection for connection, _ in page), page.next_page)
+
     async def pause(
         self,
         connection_id: UUID,
@@ -119,7 +216,7 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
         tenant_id: str | None = None,
         expected: str | None = None,
     ) -> Connection:
-        """Stop scheduling; queued jobs are cancelled, a run in progress keeps what it brings."""
+        """Stop scheduling: queued jobs are cancelled, and a running one keeps its signals."""
         if reason is not None:
             check_text("reason", reason)
 
@@ -132,8 +229,8 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
             why = {"why": reason or "paused", "since": rfc3339(now), "evidence": None}
             if by is not None:
                 why["by"] = by
-            status = ConnectionStatus.PAUSED
-            await connections.set_status(tx, [(connection_id, status, json.dumps(why))], now=now)
+            paused = (connection_id, ConnectionStatus.PAUSED, json.dumps(why))
+            await connections.set_status(tx, [paused], now=now)
             await jobs.cancel_queued(tx, [connection_id], now=now)
             return await get_connection(tx, connection_id, tenant_id)
 
@@ -159,18 +256,60 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
     async def set_interval(
         self, connection_id: UUID, interval_seconds: int | None, *, tenant_id: str | None = None
     ) -> Connection:
-        """Change the interval, or go back to the default with None; the next tick heeds it."""
-        edit = Edit(interval_seconds=interval_seconds)
-        return await self.edit(connection_id, edit, tenant_id=tenant_id)
+        """Change the interval; None goes back to the default. The next tick applies it."""
+        return await self.edit(connection_id, Edit(interval_seconds), tenant_id=tenant_id)
 
     async def set_cursor(
         self, connection_id: UUID, cursor: Any, *, tenant_id: str | None = None
     ) -> Connection:
-        """Change where the next run starts from, or start from nothing with None.
+        """Change where the next run starts; None starts from the beginning.
 
-        A run in progress keeps what it brings, but not its cursor.
+        A run in progress keeps its signals, but not its cursor.
         """
         return await self.edit(connection_id, Edit(cursor=cursor), tenant_id=tenant_id)
+
+    async def edit(
+        self,
+        connection_id: UUID,
+        edit: Edit,
+        *,
+        tenant_id: str | None = None,
+        expected: str | None = None,
+    ) -> Connection:
+        """Make the changes of an edit together; `expected` is the version that the caller read."""
+        self._texts(edit)  # refuse a bad value before the transaction begins
+
+        async def change(tx: Transaction) -> Connection:
+            await lock_connection(tx, connection_id, tenant_id)
+            await check_unchanged(tx, connection_id, expected)
+            await self._apply(tx, connection_id, edit, await self._clock.now(tx))
+            return await get_connection(tx, connection_id, tenant_id)
+
+        return await self._change(change)
+
+    async def set_credentials(
+        self,
+        connection_id: UUID,
+        credentials: dict[str, Any] | None,
+        *,
+        tenant_id: str | None = None,
+    ) -> Connection:
+        """Replace a connection's credentials, or delete them with None.
+
+        New ones make a connection in `needs_reauth` active again, with its cursor.
+        """
+
+        async def change(tx: Transaction) -> Connection:
+            locked = await lock_connection(tx, connection_id, tenant_id)
+            now = await self._clock.now(tx)
+            if credentials is None:
+                await stored_credentials.remove(tx, connection_id, now=now)
+            await self._save_credentials(tx, locked.tenant_id, connection_id, credentials, now)
+            if credentials is not None and locked.status == ConnectionStatus.NEEDS_REAUTH:
+                await connections.set_status(tx, [(connection_id, ACTIVE, None)], now=now)
+            return await get_connection(tx, connection_id, tenant_id)
+
+        return await self._pool.retrying(change)
 
     async def delete(
         self,
@@ -180,9 +319,9 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
         tenant_id: str | None = None,
         expected: str | None = None,
     ) -> None:
-        """Remove a connection with its jobs, and its signals unless they are to be kept.
+        """Delete a connection with its jobs, and with its signals unless they are to be kept.
 
-        A deletion that was cut short can be called again to remove the signals left behind.
+        If it is interrupted, call it again: it then deletes the signals that are left.
         """
 
         async def remove(tx: Transaction) -> bool:
@@ -194,7 +333,7 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
             return await connections.delete(tx, connection_id)
 
         async def remove_signals(tx: Transaction) -> int:
-            return await signals.delete_batch(tx, connection_id, tenant_id, limit=SIGNALS_A_BATCH)
+            return await signals.delete_batch(tx, connection_id, tenant_id, limit=SIGNALS_PER_BATCH)
 
         found = await self._pool.retrying(remove)
         if found:
@@ -204,35 +343,40 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
         if not found:
             raise NotFound("connection", connection_id)
 
-    async def edit(
-        self,
-        connection_id: UUID,
-        edit: Edit,
-        *,
-        tenant_id: str | None = None,
-        expected: str | None = None,
-    ) -> Connection:
-        """Change what the edit names, together; `expected` is the version that was read before."""
-        self._texts(edit)  # a bad value is refused before anything is asked
-
-        async def change(tx: Transaction) -> Connection:
-            await lock_connection(tx, connection_id, tenant_id)
-            await check_unchanged(tx, connection_id, expected)
-            await self._apply(tx, connection_id, edit, await self._clock.now(tx))
-            return await get_connection(tx, connection_id, tenant_id)
-
-        return await self._change(change)
-
     async def _apply(self, tx: Transaction, connection_id: UUID, edit: Edit, now: datetime) -> None:
-        """Change a connection, which is locked."""
+        """Change a connection that is locked."""
         texts = self._texts(edit)
         for key, text in texts.items():
             await connections.set_sync_key(tx, connection_id, key, text, now=now)
         if "cursor" in texts:
             await jobs.forget_cursors(tx, connection_id)
         if edit.config is not None:
-            config = json.dumps(edit.config)
-            await connections.set_config(tx, connection_id, config, now=now)
+            await connections.set_config(tx, connection_id, json.dumps(edit.config), now=now)
+
+    async def _save_credentials(
+        self,
+        tx: Transaction,
+        tenant_id: str,
+        connection_id: UUID,
+        values: dict[str, Any] | None,
+        now: datetime,
+    ) -> None:
+        """Encrypt and store credentials, if there are any."""
+        if values is None:
+            return
+        self._check_credentials(values)
+        sealed = self._vault.seal(tenant_id, connection_id, values)
+        stored = Stored(connection_id, tenant_id, self._vault.key_id, sealed)
+        await stored_credentials.save(tx, stored, now=now)
+
+    def _check_new(self, new: NewConnection) -> None:
+        check_new(new, self._longest_interval)
+        if new.credentials is not None:
+            self._check_credentials(new.credentials)
+
+    def _check_credentials(self, values: dict[str, Any]) -> None:
+        check_credentials(values)
+        _ = self._vault.key_id  # raises SettingsError if no key can encrypt them
 
     def _texts(self, edit: Edit) -> dict[str, str | None]:
         return edit.texts(self._longest_interval, self._settings.executor.max_cursor_bytes)
@@ -242,10 +386,15 @@ class Connections(ConnectionListing, ConnectionBatches, ConnectionCredentials):
         return self._settings.scheduler.max_overridden_interval_seconds
 
 
-async def check_unchanged(tx: Transaction, connection_id: UUID, expected: str | None) -> None:
-    """Refuse to change a connection, which is locked, that is not as it was read."""
-    if expected is None:
-        return
-    present = version_of(await get_connection(tx, connection_id, None))
-    if present != expected:
-        raise Changed(connection_id, present)
+def _check_listing(wanted: ConnectionFilter, order: str | None) -> ConnectionOrder:
+    """Check the filters and return the order."""
+    if wanted.status is not None:
+        check_choice("status", wanted.status, ConnectionStatus)
+    check_filters(
+        tenant_id=wanted.tenant_id,
+        provider_slug=wanted.provider_slug,
+        external_id_prefix=wanted.external_id_prefix,
+    )
+    chosen = ConnectionOrder.ID if order is None else order
+    check_choice("order", chosen, ConnectionOrder)
+    return ConnectionOrder(chosen)

@@ -1,14 +1,17 @@
-"""What people may change about a connection, and how a change in between is noticed."""
+"""What people may change about a connection, and how concurrent changes are detected."""
 
 import hashlib
 import json
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+from uuid import UUID
 
+from syncline.errors import Changed
 from syncline.model import Connection
 from syncline.sdk.json_text import same_json
-from syncline.services.validation import check_config, check_interval, storable_json
+from syncline.services.validation import check_config, check_interval, get_connection, storable_json
+from syncline.store.pool import Transaction
 
 
 class Unset(Enum):
@@ -22,14 +25,14 @@ UNSET = Unset.UNSET
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What is to be changed; an interval or cursor of None goes back to the default, or nothing."""
+    """Changes to a connection. None removes an interval or a cursor, and keeps the config."""
 
     interval_seconds: int | Unset | None = UNSET
     cursor: Any | Unset = UNSET
     config: dict[str, Any] | None = None
 
     def texts(self, longest_interval: int, cursor_bytes: int) -> dict[str, str | None]:
-        """Return the keys of `metadata.sync` to be set, as JSON; bad values raise Invalid."""
+        """Return the keys of `metadata.sync` to set, as JSON; None removes a key."""
         check_config(self.config)
         found: dict[str, str | None] = {}
         if not isinstance(self.interval_seconds, Unset):
@@ -47,7 +50,7 @@ class Edit:
 def edit_towards(
     present: Connection, config: dict[str, Any] | None, interval_seconds: int | None
 ) -> Edit:
-    """Return what has to be changed for a connection to be so; None leaves a value as it is."""
+    """Return the changes that give a connection this config and interval; None keeps a value."""
     interval: int | Unset = UNSET
     if interval_seconds is not None and _interval_of(present) != interval_seconds:
         interval = interval_seconds
@@ -55,8 +58,17 @@ def edit_towards(
     return Edit(interval_seconds=interval, config=None if is_same else config)
 
 
+async def check_unchanged(tx: Transaction, connection_id: UUID, expected: str | None) -> None:
+    """Raise Changed if a locked connection is not at the version that the caller read."""
+    if expected is None:
+        return
+    present = version_of(await get_connection(tx, connection_id, None))
+    if present != expected:
+        raise Changed(connection_id, present)
+
+
 def version_of(connection: Connection) -> str:
-    """Return a digest of what people edit; a run of the connection leaves it alone."""
+    """Return a digest of what people edit; runs do not change it."""
     interval = _interval_of(connection)
     edited = [connection.status, connection.status_reason, connection.config, interval]
     text = json.dumps(edited, sort_keys=True, ensure_ascii=False, default=str)

@@ -15,7 +15,7 @@ from syncline.store.pool import Transaction
 
 class Explanations(BaseService):
     async def explain(self, connection_id: UUID, *, tenant_id: str | None = None) -> Explanation:
-        """Return why the connection is, or is not, running at this moment."""
+        """Return why the connection is, or is not, running now."""
 
         async def read(tx: Transaction) -> Evidence:
             return await self._gather(tx, connection_id, tenant_id)

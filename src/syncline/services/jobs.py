@@ -1,13 +1,19 @@
-"""What people do with jobs: look, trigger, retry, cancel."""
+"""What people do with jobs: list, trigger, retry and cancel them, one by one or many."""
 
+import asyncio
+import builtins
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypedDict, Unpack
 from uuid import UUID
 
 from syncline.clock import new_id
-from syncline.errors import Conflict, Invalid, NotFound
+from syncline.errors import Conflict, Invalid, NotFound, Refused
 from syncline.model import Job, JobFilter, JobStatus, JobType
 from syncline.services.base import BaseService, Once
-from syncline.services.pagination import Listing, listing, read_token, token
+from syncline.services.pagination import Listing, check_limit, cut_page, read_token, write_token
 from syncline.services.validation import (
     check_choice,
     check_filters,
@@ -19,12 +25,36 @@ from syncline.store.data import connections
 from syncline.store.listings.jobs import place_of, read_page
 from syncline.store.pool import Transaction
 from syncline.store.queue import triggers
-from syncline.store.queue.triggers import Request
+from syncline.store.queue.triggers import Notification, TriggerRequest
 
 TRIGGER_PRIORITY = 10
-TENANTS_HIGHEST_PRIORITY = 10  # P11: of what a tenant's key asks for
+TENANTS_HIGHEST_PRIORITY = 10  # P11: the highest that a tenant's key may ask for
 MAX_PRIORITY = 32_767
-ALL_JOBS = JobFilter()
+BATCH_SIZE = 500
+CONCURRENT_CHANGES = 5  # half of the usual pool, so that others get a turn
+
+RETRIED_STATES = ("failed", "cancelled", "backoff")
+CANCELLED_STATES = ("queued", "running")
+
+
+class JobFilterFields(TypedDict, total=False):
+    """Which jobs a listing holds; None, or a key left out, stands for any."""
+
+    tenant_id: str | None
+    connection_id: UUID | None
+    provider_slug: str | None
+    status: str | None
+    job_type: str | None
+    since: datetime | None
+    until: datetime | None
+
+
+@dataclass(slots=True)
+class BatchReport:
+    """How many jobs were changed, and how many were refused for which reason."""
+
+    done: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
 
 
 class Jobs(BaseService):
@@ -35,41 +65,20 @@ class Jobs(BaseService):
         return await self._pool.reading(read)
 
     async def list(
-        self,
-        *,
-        tenant_id: str | None = None,
-        connection_id: UUID | None = None,
-        provider_slug: str | None = None,
-        status: str | None = None,
-        job_type: str | None = None,
-        before: UUID | None = None,
-        limit: int = 100,
-    ) -> list[Job]:
-        """Return jobs, the newest first, from the one before `before`."""
-        wanted = JobFilter(tenant_id, connection_id, provider_slug, status, job_type)
-        _check_listing(wanted)
-
-        async def read(tx: Transaction) -> list[Job]:
-            place = None
-            if before is not None:
-                place = place_of(await get_job(tx, before, tenant_id), wanted)
-            return await read_page(tx, wanted, before=place, limit=limit)
-
-        return await self._pool.reading(read)
-
-    async def page(
-        self, wanted: JobFilter = ALL_JOBS, *, after: str | None = None, limit: int = 100
+        self, *, after: str | None = None, limit: int = 100, **filters: Unpack[JobFilterFields]
     ) -> Listing[Job]:
-        """Return a page of jobs, the newest first; one connection's by when they finished."""
+        """Return a page of jobs, newest first; one connection's jobs by when they finished."""
+        wanted = JobFilter(**filters)
         _check_listing(wanted)
+        check_limit(limit)
         order, key = ("finished", datetime) if wanted.connection_id is not None else ("id", None)
         place = read_token(after, order, key)
 
-        async def read(tx: Transaction) -> list[Job]:
+        async def read(tx: Transaction) -> builtins.list[Job]:
             return await read_page(tx, wanted, before=place, limit=limit + 1)
 
         found = await self._pool.reading(read)
-        return listing(found, limit, lambda last: token(order, *place_of(last, wanted)))
+        return cut_page(found, limit, lambda last: write_token(order, *place_of(last, wanted)))
 
     async def trigger(
         self,
@@ -80,14 +89,14 @@ class Jobs(BaseService):
         tenant_id: str | None = None,
         once: Once[Job] | None = None,
     ) -> Job:
-        """Sync now; return the job that will carry it out."""
+        """Sync now; return the job that will do it."""
         check_choice("job_type", job_type, JobType)
         chosen = TRIGGER_PRIORITY if priority is None else priority
         if isinstance(chosen, bool) or not isinstance(chosen, int) or abs(chosen) > MAX_PRIORITY:
             allowed = f"an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}"
             raise Invalid("priority", f"is {priority!r}; it must be {allowed}")
 
-        request = Request(connection_id, tenant_id, job_type, chosen)
+        request = TriggerRequest(connection_id, tenant_id, job_type, chosen)
         if once is None:
             job = await self._pool.retrying(lambda tx: self._trigger(tx, request), alone=True)
         else:
@@ -98,7 +107,7 @@ class Jobs(BaseService):
     async def retry(
         self, job_id: UUID, *, tenant_id: str | None = None, once: Once[Job] | None = None
     ) -> Job:
-        """Make a queued job due now, or trigger a new one like the one that ended."""
+        """Make a queued job due now, or trigger a new one like the job that ended."""
 
         async def change(tx: Transaction) -> Job:
             found = await get_job(tx, job_id, tenant_id)
@@ -112,7 +121,7 @@ class Jobs(BaseService):
                 raise Conflict(job_id, "job", f"is {job.status}; there is nothing to retry")
             cursor = await triggers.get_cursor(tx, job_id)
             return await self._trigger(
-                tx, Request(job.connection_id, None, job.job_type, TRIGGER_PRIORITY, cursor)
+                tx, TriggerRequest(job.connection_id, None, job.job_type, TRIGGER_PRIORITY, cursor)
             )
 
         job = await self._change(change, once)
@@ -133,20 +142,57 @@ class Jobs(BaseService):
 
         return await self._pool.retrying(change)
 
-    async def _trigger(self, tx: Transaction, request: Request) -> Job:
-        status, job = await triggers.trigger(
-            tx,
-            request,
-            new_id(),
-            now=self._clock.instant(),
-            channel=self._wakeup.channel,
-            sender=self._wakeup.name,
-        )
+    async def find(self, which: JobFilter, states: Sequence[str]) -> builtins.list[UUID]:
+        """Return the jobs in these states; of jobs that ended, only each connection's last."""
+        found: builtins.list[UUID] = []
+        for state in states:
+            async for batch in self._find(which, state):
+                found += batch
+        return found
+
+    async def _find(self, which: JobFilter, state: str) -> AsyncIterator[builtins.list[UUID]]:
+        after = UUID(int=0)
+        while batch := await self._next(which, state, after):
+            yield batch
+            after = batch[-1]
+
+    async def _next(self, which: JobFilter, state: str, after: UUID) -> builtins.list[UUID]:
+        async def read(tx: Transaction) -> builtins.list[UUID]:
+            return await triggers.next_jobs(tx, which, state, after=after, limit=BATCH_SIZE)
+
+        return await self._pool.retrying(read)
+
+    async def _trigger(self, tx: Transaction, request: TriggerRequest) -> Job:
+        notification = Notification(self._wakeup.channel, self._wakeup.name)
+        now = self._clock.instant()
+        status, job = await triggers.trigger(tx, request, new_id(), notification, now=now)
         if status is None:
             raise NotFound("connection", request.connection_id)
         if job is None:
             raise Conflict(request.connection_id, reason=f"is {status}, not active")
         return job
+
+
+async def change_each(
+    job_ids: Sequence[UUID],
+    change: Callable[[UUID], Awaitable[Job]],
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> BatchReport:
+    """Change jobs one by one, a few at a time, and count the refusals by reason."""
+    report = BatchReport()
+    waiting = iter(job_ids)
+
+    async def work() -> None:
+        for job_id in waiting:
+            try:
+                await change(job_id)
+                report.done += 1
+            except Refused as error:
+                report.refused[error.summary] += 1
+            on_progress(1)
+
+    await asyncio.gather(*(work() for _ in range(CONCURRENT_CHANGES)))
+    return report
 
 
 def _check_listing(wanted: JobFilter) -> None:

@@ -1,15 +1,14 @@
-"""Pages of listings: some items, and a token that leads to those that come next.
+"""Listings page by page: some rows, and a token that leads to the next ones.
 
-A token says where a page ended, nothing else: whose rows may be seen is asked anew with each page.
+A token holds only where a page ended. Each page checks anew which rows the caller may see.
 """
 
 import base64
 import binascii
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from syncline.errors import Invalid
@@ -18,22 +17,22 @@ T = TypeVar("T")
 LONGEST_TOKEN = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
-    """A page; `next_page` is None where it is the last."""
+class Listing(list[T]):
+    """A page of rows. Pass `next_page` as `after` to get the next one; None ends the listing."""
 
-    items: list[T]
-    next_page: str | None
+    def __init__(self, rows: Iterable[T] = (), next_page: str | None = None) -> None:
+        super().__init__(rows)
+        self.next_page = next_page
 
 
-def listing(found: list[T], limit: int, token_of: Callable[[T], str]) -> Listing[T]:
-    """Return a page of at most `limit` of the rows found, of which there may be one more."""
+def cut_page(found: list[T], limit: int, token_of: Callable[[T], str]) -> Listing[T]:
+    """Return at most `limit` of the rows found; one row more shows that another page follows."""
     if len(found) <= limit:
-        return Listing(found, None)
+        return Listing(found)
     return Listing(found[:limit], token_of(found[limit - 1]))
 
 
-def token(order: str, key: Any, id_: UUID) -> str:
+def write_token(order: str, key: Any, id_: UUID) -> str:
     """Return the token of a place in an order."""
     shown = key.isoformat() if isinstance(key, datetime) else key
     text = json.dumps([order, shown, str(id_)], ensure_ascii=False, separators=(",", ":"))
@@ -41,17 +40,22 @@ def token(order: str, key: Any, id_: UUID) -> str:
 
 
 def read_token(text: str | None, order: str, key_type: type[Any] | None) -> Any:
-    """Return the place that a token of this order names; None where there is no token."""
+    """Return the place that a token of this order names; None without a token."""
     if text is None:
         return None
     try:
         named, key, id_ = _decode(text)
         place = (_read_key(key, key_type), UUID(id_))
     except (ValueError, TypeError, AttributeError, RecursionError):
-        raise Invalid("page", "is not a token that a listing returned") from None
+        raise Invalid("after", "is not a token that a listing returned") from None
     if named != order:
-        raise Invalid("page", f"belongs to another listing, ordered by {str(named)[:40]!r}")
+        raise Invalid("after", f"belongs to another listing, ordered by {str(named)[:40]!r}")
     return place
+
+
+def check_limit(limit: int) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise Invalid("limit", f"is {limit!r}; it must be a positive integer")
 
 
 def _decode(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""Looking after stored credentials: put them under another key, bit by bit."""
+"""Rotation of the key that encrypts stored credentials, batch by batch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from syncline.services.base import BaseService, ServiceContext
 from syncline.store.data import credentials
 from syncline.store.pool import Transaction
 
-A_BATCH = 200
+BATCH_SIZE = 200
 BEFORE_ALL = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """How far a rotation has come; `unreadable` are those that no key of the ring opens."""
+    """The progress of a rotation; `unreadable` are connections whose credentials no key opens."""
 
     done: int
     left: int
@@ -37,10 +37,10 @@ class Secrets(BaseService):
         self._vault = vault
 
     async def rotate(self, on_progress: Callable[[Rotation], None] = lambda _: None) -> Rotation:
-        """Put all credentials under the first key.
+        """Encrypt all credentials with the first key.
 
-        Each batch commits by itself and is found done by whoever goes on, so a rotation may be
-        interrupted, started again and run twice at once.
+        Each batch commits by itself, so a rotation can be interrupted, repeated, and run twice at
+        the same time.
         """
         total = await self._pool.retrying(
             lambda tx: credentials.count_others(tx, self._vault.key_id)
@@ -56,7 +56,9 @@ class Secrets(BaseService):
             on_progress(Rotation(done, max(0, total - done), unreadable))
 
     async def _rotate_batch(self, tx: Transaction, *, after: UUID) -> _Batch:
-        locked = await credentials.lock_others(tx, self._vault.key_id, after=after, limit=A_BATCH)
+        locked = await credentials.lock_others(
+            tx, self._vault.key_id, after=after, limit=BATCH_SIZE
+        )
         fresh: list[tuple[UUID, bytes]] = []
         unreadable: list[UUID] = []
         for stored in locked:

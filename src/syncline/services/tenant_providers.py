@@ -1,4 +1,4 @@
-"""What tenants' keys may connect, as the settings, the connectors and the workers have it."""
+"""Which providers tenants' keys may connect, by settings, connectors and workers."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -25,8 +25,8 @@ class TenantProviders(BaseService):
     async def refusals(self, providers: Iterable[str]) -> dict[str, str]:
         """Return which of these providers tenants' keys may not connect, and why.
 
-        Whether a connector is local, this process tells by its own connectors. Whether it can be
-        confined depends on the host: every living worker says so of its own.
+        This process knows from its own connectors whether a provider is local. Whether a connector
+        can be confined depends on the host, so every live worker reports that for its own.
         """
         wanted = sorted(set(providers))
         known = {slug: self._providers[slug] for slug in wanted if slug in self._providers}
@@ -46,7 +46,7 @@ class TenantProviders(BaseService):
         return found
 
     async def _unconfined(self, connectors: Mapping[str, Connector]) -> Mapping[str, str | None]:
-        """Ask each connector once: it may have to start a program to find out."""
+        """Ask each connector once: it may have to start a program to answer."""
         new = {slug: one for slug, one in connectors.items() if slug not in self._reasons}
         if new:
             found = await asyncio.to_thread(why_not_for_tenants, new)

@@ -1,4 +1,4 @@
-"""What people do with a whole tenant: count what it has, hand it over, remove it."""
+"""What people do with a whole tenant: count its rows, export them, delete them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -8,11 +8,11 @@ from syncline.engine.upkeep.connector_files import ConnectorFiles
 from syncline.model import TenantSize
 from syncline.services.base import BaseService, ServiceContext
 from syncline.services.validation import check_text
-from syncline.store.data import connections, keys, tenant_usage, tenants
+from syncline.store.data import connections, keys, tenants
 from syncline.store.data.tenants import FIRST_PLACE, Line
 from syncline.store.pool import Transaction
 
-A_BATCH = 1000
+BATCH_SIZE = 1000
 BEGINNING = UUID(int=0)
 NextLines = Callable[[Transaction, UUID, int], Awaitable[list[Line]]]
 
@@ -32,18 +32,18 @@ class Tenants(BaseService):
         return await self._pool.retrying(read)
 
     async def stored_bytes(self, tenant_id: str) -> int:
-        """Return what the tenant stored when it was last measured; 0 where that is not done."""
+        """Return the bytes stored at the last measurement; 0 if none was made."""
 
         async def read(tx: Transaction) -> int:
-            return await tenant_usage.read_stored_bytes(tx, tenant_id)
+            return await tenants.read_stored_bytes(tx, tenant_id)
 
         return await self._pool.retrying(read)
 
     async def export(self, tenant_id: str) -> AsyncIterator[tuple[str, str]]:
-        """Return every row of a tenant as JSON, with the table that it is of.
+        """Yield the table and the JSON of every row of a tenant.
 
-        No transaction stays open between two batches, so an export harms nobody however long it
-        takes; what was stored before it began, and not removed since, is in it.
+        It holds everything that was stored before it began and not deleted since. No transaction
+        stays open between two batches, so a long export does no harm.
         """
         check_text("tenant_id", tenant_id, characters=255)
         async for connection in self._walk(_of(tenants.connections, tenant_id)):
@@ -53,56 +53,56 @@ class Tenants(BaseService):
         place = FIRST_PLACE
         while True:
             lines, place = await self._pool.retrying(
-                partial(tenants.signals, tenant_id=tenant_id, after=place, limit=A_BATCH)
+                partial(tenants.signals, tenant_id=tenant_id, after=place, limit=BATCH_SIZE)
             )
             for line in lines:
                 yield "signals", line.json
-            if len(lines) < A_BATCH:
+            if len(lines) < BATCH_SIZE:
                 return
 
     async def delete(
         self, tenant_id: str, *, on_progress: Callable[[int], None] = lambda _: None
     ) -> int:
-        """Revoke a tenant's keys and remove its rows; return how many keys were revoked.
+        """Revoke a tenant's keys and delete its rows; return how many keys were revoked.
 
-        Rows go in batches; cut short, it can be called again. A run in progress settles nothing
-        once its connection is gone.
+        Rows are deleted in batches. If it is interrupted, call it again. A run in progress stores
+        nothing once its connection is deleted.
         """
         check_text("tenant_id", tenant_id, characters=255)
 
         async def revoke(tx: Transaction) -> int:
             return await keys.revoke_of_tenant(tx, tenant_id, now=await self._clock.now(tx))
 
-        # First, so that nobody adds to what is being removed.
+        # First, so that the tenant adds no rows meanwhile.
         revoked = await self._pool.retrying(revoke)
         async for connection in self._walk(_of(tenants.connections, tenant_id)):
             await self._delete_connection(connection.id, on_progress)
 
         async def remove_signals(tx: Transaction) -> int:
-            return await tenants.delete_signals(tx, tenant_id, limit=A_BATCH)
+            return await tenants.delete_signals(tx, tenant_id, limit=BATCH_SIZE)
 
         while removed := await self._pool.retrying(remove_signals):
             on_progress(removed)
-        await self._pool.retrying(lambda tx: tenant_usage.delete(tx, tenant_id))
+        await self._pool.retrying(lambda tx: tenants.delete_usage(tx, tenant_id))
         return revoked
 
     async def _delete_connection(self, id_: UUID, on_progress: Callable[[int], None]) -> None:
-        """Remove the jobs first, in batches: a long history would hold its locks for long."""
+        """Delete the jobs first, in batches: one long history would hold its locks for long."""
 
         async def remove_jobs(tx: Transaction) -> int:
-            return await tenants.delete_jobs(tx, id_, limit=A_BATCH)
+            return await tenants.delete_jobs(tx, id_, limit=BATCH_SIZE)
 
         async def remove(tx: Transaction) -> int:
             await connections.lock(tx, [id_])
             return int(await connections.delete(tx, id_))
 
-        while (removed := await self._pool.retrying(remove_jobs)) == A_BATCH:
+        while (removed := await self._pool.retrying(remove_jobs)) == BATCH_SIZE:
             on_progress(removed)
         on_progress(removed + await self._pool.retrying(remove))
         await self._files.forget(id_)
 
     async def _walk(self, next_lines: NextLines) -> AsyncIterator[Line]:
-        """Return rows in the order of their ids, a transaction a batch."""
+        """Yield rows in the order of their ids, one transaction per batch."""
         after = BEGINNING
         while lines := await self._pool.retrying(
             partial(_read, next_lines=next_lines, after=after)
@@ -117,4 +117,4 @@ def _of(read: Callable[..., Awaitable[list[Line]]], whose: str | UUID) -> NextLi
 
 
 async def _read(tx: Transaction, *, next_lines: NextLines, after: UUID) -> list[Line]:
-    return await next_lines(tx, after, A_BATCH)
+    return await next_lines(tx, after, BATCH_SIZE)

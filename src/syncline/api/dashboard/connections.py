@@ -21,9 +21,7 @@ from syncline.model import (
     ConnectionOrder,
     ConnectionStatus,
     Job,
-    JobFilter,
     JobStatus,
-    SignalFilter,
 )
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS
 from syncline.policy.stats import SignalsOfJobs
@@ -52,7 +50,7 @@ async def list_connections(
     if named := _as_uuid(q.strip()):
         return RedirectResponse(f"/connections/{named}", status_code=303)
     wanted = {"q": q, "tenant": tenant, "provider": provider, "status": status, "order": order}
-    found = await views.engine.connections.page(
+    found = await views.engine.connections.list(
         tenant_id=tenant.strip() or None,
         provider_slug=provider or None,
         status=status or None,
@@ -67,7 +65,7 @@ async def list_connections(
         title="Connections",
         viewer=viewer,
         wanted=wanted,
-        lines=[_line(views.engine, connection) for connection in found.items],
+        lines=[_line(views.engine, connection) for connection in found],
         next_page=_link(wanted, after=found.next_page) if found.next_page else None,
         is_first=not after,
         here=_link(wanted, after=after),
@@ -96,10 +94,10 @@ async def show_connection(
     engine = views.engine
     connection = await engine.connections.get(connection_id)
     explanation = await engine.explain(connection_id)
-    runs = (await engine.jobs.page(JobFilter(connection_id=connection_id), limit=RUNS_SHOWN)).items
+    runs = await engine.jobs.list(connection_id=connection_id, limit=RUNS_SHOWN)
     counted = await engine.stats.signals_of(connection_id, runs)
-    signals = await engine.signals.page(
-        SignalFilter(connection_id=connection_id), limit=SIGNALS_SHOWN
+    signals = await engine.signals.list(
+        connection_id=connection_id, newest_first=True, limit=SIGNALS_SHOWN
     )
     now = await engine.stats.now()
     return views.page(
@@ -115,7 +113,7 @@ async def show_connection(
         runs=[(job, counted.of(job.id, job.started_at)) for job in runs],
         troubles=[job for job in runs if job.error is not None][:5],
         timeline=_timeline(runs, counted, now),
-        signals=signals.items,
+        signals=signals,
         shortest=MINIMUM_INTERVAL_SECONDS,
         longest=engine.settings.scheduler.max_overridden_interval_seconds,
         is_pending=any(job.status in PENDING for job in runs),

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from syncline.api.dashboard.renderer import PageRoute, Shown
 from syncline.api.login import ViewingOperator
-from syncline.model import PENDING, JobFilter, JobStatus, JobType, SignalFilter
+from syncline.model import PENDING, JobStatus, JobType
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 ROWS = 50
@@ -37,18 +37,23 @@ async def list_jobs(
         "type": type,
         "connection": str(connection or ""),
     }
-    asked = JobFilter(
-        tenant.strip() or None, connection, provider or None, status or None, type or None
+    found = await views.engine.jobs.list(
+        tenant_id=tenant.strip() or None,
+        connection_id=connection,
+        provider_slug=provider or None,
+        status=status or None,
+        job_type=type or None,
+        after=after or None,
+        limit=ROWS,
     )
-    found = await views.engine.jobs.page(asked, after=after or None, limit=ROWS)
     return views.page(
         "jobs.html",
         request,
         title="Jobs",
         viewer=viewer,
         wanted=wanted,
-        jobs=found.items,
-        names=await views.engine.stats.names(job.connection_id for job in found.items),
+        jobs=found,
+        names=await views.engine.stats.names(job.connection_id for job in found),
         next_page=_link("/jobs", wanted, found.next_page) if found.next_page else None,
         is_first=not after,
         statuses=STATUSES,
@@ -102,17 +107,24 @@ async def list_signals(
         "kind": kind,
         "connection": str(connection or ""),
     }
-    asked = SignalFilter(tenant.strip() or None, connection, provider or None, kind.strip() or None)
-    found = await views.engine.signals.page(asked, after=after or None, limit=ROWS)
+    found = await views.engine.signals.list(
+        tenant_id=tenant.strip() or None,
+        connection_id=connection,
+        provider_slug=provider or None,
+        kind=kind.strip() or None,
+        newest_first=True,
+        after=after or None,
+        limit=ROWS,
+    )
     shown = await views.engine.signals.get(show) if show else None
-    listed = [*found.items, *([shown] if shown else [])]
+    listed = [*found, *([shown] if shown else [])]
     return views.page(
         "signals.html",
         request,
         title="Signals",
         viewer=viewer,
         wanted=wanted,
-        signals=found.items,
+        signals=found,
         shown=shown,
         names=await views.engine.stats.names(signal.connection_id for signal in listed),
         show_link=_link("/signals", {**wanted, "after": after}),

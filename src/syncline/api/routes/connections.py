@@ -39,7 +39,7 @@ from syncline.api.tenant_limits import check_storage, connection_limit
 from syncline.api.tenant_providers import check_provider_of, check_providers
 from syncline.errors import Invalid
 from syncline.model import Connection, Scope
-from syncline.services.connection_batches import Added, NewConnection
+from syncline.services.connections import Added, NewConnection
 from syncline.services.edits import UNSET, Edit, version_of
 from syncline.services.jobs import TENANTS_HIGHEST_PRIORITY
 
@@ -51,7 +51,7 @@ async def list_connections(
     request: Request, principal: CanRead, asked: Annotated[ConnectionQuery, Query()]
 ) -> ConnectionPage:
     """Return a page of connections."""
-    found = await engine_of(request).connections.page(
+    found = await engine_of(request).connections.list(
         tenant_id=principal.sees(asked.tenant),
         provider_slug=asked.provider,
         status=asked.status,
@@ -60,7 +60,7 @@ async def list_connections(
         after=asked.page,
         limit=asked.limit,
     )
-    items = [ConnectionOut.of(one) for one in found.items]
+    items = [ConnectionOut.of(one) for one in found]
     return ConnectionPage(items=items, next_page=found.next_page)
 
 
@@ -79,9 +79,7 @@ async def create_connection(
         principal,
         key,
         ConnectionOut.of,
-        lambda once: connections.create(
-            **asdict(new), credentials=body.credentials, at_most=at_most, once=once
-        ),
+        lambda once: connections.add(new, at_most=at_most, once=once),
         status=201,
     )
 
@@ -262,7 +260,12 @@ def _new(principal: Principal, body: NewConnectionBody, where: str = "") -> NewC
     if tenant_id is None:
         raise invalid([{"field": f"{where}tenant_id", "rule": "an operator must name it"}])
     return NewConnection(
-        tenant_id, body.provider_slug, body.external_id, body.config, body.interval_seconds
+        tenant_id,
+        body.provider_slug,
+        body.external_id,
+        body.config,
+        body.interval_seconds,
+        credentials=body.credentials if isinstance(body, OneConnectionBody) else None,
     )
 
 

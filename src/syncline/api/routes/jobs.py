@@ -10,7 +10,6 @@ from syncline.api.idempotency import IdempotencyKey, answer_once, engine_of, pro
 from syncline.api.requests import JobQuery
 from syncline.api.responses import JobOut, JobPage
 from syncline.api.tenant_limits import check_storage
-from syncline.model import JobFilter
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ScopedRoute)
 
@@ -20,7 +19,7 @@ async def list_jobs(
     request: Request, principal: CanRead, asked: Annotated[JobQuery, Query()]
 ) -> JobPage:
     """Return a page of jobs, the newest first; one connection's by when they finished."""
-    wanted = JobFilter(
+    found = await engine_of(request).jobs.list(
         tenant_id=principal.sees(asked.tenant),
         connection_id=asked.connection,
         provider_slug=asked.provider,
@@ -28,9 +27,10 @@ async def list_jobs(
         job_type=asked.type,
         since=asked.since,
         until=asked.until,
+        after=asked.page,
+        limit=asked.limit,
     )
-    found = await engine_of(request).jobs.page(wanted, after=asked.page, limit=asked.limit)
-    return JobPage(items=[JobOut.of(job) for job in found.items], next_page=found.next_page)
+    return JobPage(items=[JobOut.of(job) for job in found], next_page=found.next_page)
 
 
 @router.get("/{job_id}", responses=problems(404))

@@ -18,6 +18,7 @@ from syncline.app import Engine
 from syncline.clock import monotonic, pause
 from syncline.errors import Invalid
 from syncline.model import START, FollowBatch, Position, SignalFilter, StoredSignal
+from syncline.services.signals import SignalFilterFields
 
 router = APIRouter(prefix="/v1/signals", tags=["signals"], route_class=ScopedRoute)
 NDJSON = "application/x-ndjson"
@@ -39,13 +40,13 @@ async def list_signals(
     request: Request, principal: CanRead, asked: Annotated[SignalQuery, Query()]
 ) -> SignalPage:
     """Return a page of signals by when they were stored."""
-    found = await engine_of(request).signals.page(
-        _between(principal, asked),
+    found = await engine_of(request).signals.list(
+        **_between(principal, asked),
         after=asked.page,
         newest_first=asked.order == "newest",
         limit=asked.limit,
     )
-    items = [_shown(signal) for signal in found.items]
+    items = [_shown(signal) for signal in found]
     return SignalPage(items=items, next_page=found.next_page)
 
 
@@ -55,17 +56,15 @@ async def stream_signals(
 ) -> StreamingResponse:
     """Return all signals as NDJSON, the oldest first."""
     signals, wanted = engine_of(request).signals, _between(principal, asked)
-    first = await signals.page(wanted, newest_first=False, limit=ROWS_A_CHUNK)
+    first = await signals.list(**wanted, limit=ROWS_A_CHUNK)
 
     async def lines() -> AsyncIterator[bytes]:
         page = first
         while True:
-            yield b"".join(SIGNAL.dump_json(signal) + b"\n" for signal in page.items)
+            yield b"".join(SIGNAL.dump_json(signal) + b"\n" for signal in page)
             if page.next_page is None:
                 return
-            page = await signals.page(
-                wanted, after=page.next_page, newest_first=False, limit=ROWS_A_CHUNK
-            )
+            page = await signals.list(**wanted, after=page.next_page, limit=ROWS_A_CHUNK)
 
     return StreamingResponse(lines(), media_type=NDJSON)
 
@@ -75,7 +74,7 @@ async def follow_signals(
     request: Request, principal: CanRead, asked: Annotated[FollowQuery, Query()]
 ) -> FollowedOut:
     """Return what was stored after a position: each signal once, none left out."""
-    engine, wanted = engine_of(request), _filter(principal, asked)
+    engine, wanted = engine_of(request), SignalFilter(**_fields(principal, asked))
     position = await _position(engine, asked.position)
     began, server_changed = monotonic(), False
     while True:
@@ -104,7 +103,7 @@ async def tail_signals(
     A line is `{"signal": …}` or `{"position": …}`, from which a new request goes on; beside the
     position stands `"server_changed": true` where that is so since the last one.
     """
-    engine, wanted = engine_of(request), _filter(principal, asked)
+    engine, wanted = engine_of(request), SignalFilter(**_fields(principal, asked))
     start = await _position(engine, asked.position)
     first = await engine.signals.follow(wanted, position=start, limit=ROWS_A_CHUNK)
     authenticator = request.app.state.authenticator
@@ -132,25 +131,17 @@ async def get_signal(request: Request, principal: CanRead, signal_id: UUID) -> S
     return _shown(await engine_of(request).signals.get(signal_id, tenant_id=principal.tenant_id))
 
 
-def _filter(principal: Principal, asked: SignalFilters) -> SignalFilter:
-    return SignalFilter(
-        tenant_id=principal.sees(asked.tenant),
-        connection_id=asked.connection,
-        provider_slug=asked.provider,
-        kind=asked.kind,
-    )
+def _fields(principal: Principal, asked: SignalFilters) -> SignalFilterFields:
+    return {
+        "tenant_id": principal.sees(asked.tenant),
+        "connection_id": asked.connection,
+        "provider_slug": asked.provider,
+        "kind": asked.kind,
+    }
 
 
-def _between(principal: Principal, asked: SignalExport) -> SignalFilter:
-    wanted = _filter(principal, asked)
-    return SignalFilter(
-        wanted.tenant_id,
-        wanted.connection_id,
-        wanted.provider_slug,
-        wanted.kind,
-        since=asked.since,
-        until=asked.until,
-    )
+def _between(principal: Principal, asked: SignalExport) -> SignalFilterFields:
+    return {**_fields(principal, asked), "since": asked.since, "until": asked.until}
 
 
 def _shown(signal: StoredSignal) -> SignalOut:

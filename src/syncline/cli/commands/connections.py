@@ -75,19 +75,15 @@ def add(
     credentials = read_credentials() if credentials_stdin else None
 
     async def create(engine: "Engine") -> Connection:
+        from syncline.services.connections import NewConnection
+
         if provider not in engine.providers:
             say(
                 f"syncline: no connector for {one_line(provider)} is installed here; "
                 "its jobs wait for a worker that has one"
             )
-        return await engine.connections.create(
-            tenant_id=tenant,
-            provider_slug=provider,
-            external_id=external_id,
-            config=config,
-            interval_seconds=interval,
-            credentials=credentials,
-        )
+        new = NewConnection(tenant, provider, external_id, config, interval, credentials)
+        return await engine.connections.add(new)
 
     show_connection(session_of(context).call(create), json)
 
@@ -179,13 +175,14 @@ def list_(
     )
     if json:
         print_json([record(connection) for connection in found])
+        hint_next(found)
         return
     print_table(
         ("ID", "Tenant", "Provider", "External id", "Status", "Every", "Next run", "Why"),
         [connection_row(connection) for connection in found],
         dispensable=("Every", "Next run", "Provider", "Why", "Tenant"),
     )
-    hint_next(found, limit, "--after")
+    hint_next(found)
 
 
 @commands.command(epilog=f"Example: syncline connections show {ID}")

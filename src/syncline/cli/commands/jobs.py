@@ -10,8 +10,8 @@ import typer
 
 from syncline.cli.errors import Failure
 from syncline.cli.options import (
+    AfterInJobs,
     AsJson,
-    Before,
     JobId,
     Limit,
     OfConnection,
@@ -30,7 +30,7 @@ from syncline.text import error_text
 
 if TYPE_CHECKING:
     from syncline.app import Engine
-    from syncline.services.job_batches import BatchReport
+    from syncline.services.jobs import BatchReport
 
 commands = typer.Typer(
     help="Show, retry and cancel jobs.",
@@ -62,7 +62,7 @@ def list_(
     connection: OfConnection = None,
     status: Annotated[JobStatus | None, typer.Option(help="Only jobs with this status.")] = None,
     type: OfType = None,
-    before: Before = None,
+    after: AfterInJobs = None,
     limit: Limit = 50,
     json: AsJson = False,
 ) -> None:
@@ -74,12 +74,13 @@ def list_(
             connection_id=connection,
             status=status,
             job_type=type,
-            before=before,
+            after=after,
             limit=limit,
         )
     )
     if json:
         print_json([record(job) for job in found])
+        hint_next(found)
         return
     print_table(
         ("ID", "Tenant", "Connection", "Type", "Status", "Failures", "Due", "Finished", "Error"),
@@ -99,7 +100,7 @@ def list_(
         ],
         dispensable=("Finished", "Tenant", "Due", "Type", "Failures", "Connection"),
     )
-    hint_next(found, limit, "--before")
+    hint_next(found)
 
 
 @commands.command(epilog="Example: syncline jobs show 01993f8e-6a42-7b11-8e0c-5d2f1c9a7e34")
@@ -212,10 +213,10 @@ class JobBatch:
 
     async def _change_all(self, session: Session, *, yes: bool) -> "BatchReport":
         from syncline.model import JobFilter
-        from syncline.services.job_batches import change_each
+        from syncline.services.jobs import change_each
 
         async with session.engine() as engine:
-            found = await engine.batches.find(JobFilter(**self.which), self.states)
+            found = await engine.jobs.find(JobFilter(**self.which), self.states)
             if found:
                 confirm(f"{self.verb.capitalize()} {_counted(len(found))}?", yes=yes)
             with progress(self.verb, len(found)) as advance:

@@ -23,6 +23,7 @@ from syncline.text import one_line, shortened
 if TYPE_CHECKING:
     from syncline.app import Engine
     from syncline.model import SignalFilter
+    from syncline.services.signals import SignalFilterFields
 
 commands = typer.Typer(
     help="List, follow and export signals.",
@@ -84,6 +85,7 @@ def list_(
     )
     if json:
         print_json([record(signal) for signal in found])
+        hint_next(found)
         return
     print_table(
         ("ID", "Tenant", "Provider", "Kind", "Occurred", "Payload"),
@@ -100,7 +102,7 @@ def list_(
         ],
         dispensable=("Provider", "Tenant", "Payload"),
     )
-    hint_next(found, limit, "--after")
+    hint_next(found)
 
 
 @commands.command(epilog="Example: syncline signals tail --tenant acme --json")
@@ -122,8 +124,10 @@ def tail(
     session = session_of(context)
 
     async def work(interrupts: Interrupts) -> None:
+        from syncline.model import SignalFilter
+
         async with session.engine() as engine:
-            wanted = _filter(tenant, connection, provider, kind)
+            wanted = SignalFilter(**_fields(tenant, connection, provider, kind))
             await _follow(engine, wanted, interrupts, from_start=from_start, json=json)
 
     with session.logs():
@@ -188,7 +192,8 @@ def export(
     async def work(_interrupts: Interrupts) -> int:
         async with session.engine() as engine:
             end = until or await engine.now()
-            wanted = _filter(tenant, connection, provider, kind, since, end)
+            wanted = _fields(tenant, connection, provider, kind)
+            wanted |= {"since": since, "until": end}
             with open_sink(format, columns, output) as sink, _time_progress(end) as advance:
                 return await _export(engine, wanted, sink, advance)
 
@@ -198,15 +203,15 @@ def export(
 
 
 async def _export(
-    engine: "Engine", wanted: "SignalFilter", sink: Sink, advance: "AdvanceTo"
+    engine: "Engine", wanted: "SignalFilterFields", sink: Sink, advance: "AdvanceTo"
 ) -> int:
     """Write every signal to the sink, and return how many there were."""
     count, after = 0, None
     while True:
-        found = await engine.signals.page(wanted, after=after, newest_first=False, limit=BATCH_SIZE)
-        sink.write([record(signal) for signal in found.items])
-        count += len(found.items)
-        advance(found.items)
+        found = await engine.signals.list(**wanted, after=after, limit=BATCH_SIZE)
+        sink.write([record(signal) for signal in found])
+        count += len(found)
+        advance(found)
         after = found.next_page
         if after is None:
             return count
@@ -241,13 +246,12 @@ class Place:
     share: float
 
 
-def _filter(
-    tenant: str | None,
-    connection: UUID | None,
-    provider: str | None,
-    kind: str | None,
-    *between: datetime | None,
-) -> "SignalFilter":
-    from syncline.model import SignalFilter
-
-    return SignalFilter(tenant, connection, provider, kind, *between)
+def _fields(
+    tenant: str | None, connection: UUID | None, provider: str | None, kind: str | None
+) -> "SignalFilterFields":
+    return {
+        "tenant_id": tenant,
+        "connection_id": connection,
+        "provider_slug": provider,
+        "kind": kind,
+    }

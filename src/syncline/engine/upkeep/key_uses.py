@@ -1,4 +1,4 @@
-"""When keys were last used: noted at each request, written now and then."""
+"""When keys were last used: noted at each request, stored now and then."""
 
 from datetime import datetime
 from uuid import UUID
@@ -8,9 +8,9 @@ from syncline.store.pool import Pool
 
 
 class KeyUses:
-    """Keeps uses in memory until they are written.
+    """Collects uses in memory until they are stored.
 
-    A write at each request would delay it, and make all requests with a key wait for one row.
+    A write per request would delay it, and all requests with one key would wait for one row.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -22,12 +22,12 @@ class KeyUses:
         self._latest[key_id] = at
 
     def later(self, key_id: UUID, stored: datetime | None) -> datetime | None:
-        """Return the later one of what is stored and what this process has noted."""
+        """Return the later of the stored use and the one that this process noted."""
         noted = self._latest.get(key_id)
         return max((at for at in (noted, stored) if at is not None), default=None)
 
     async def save(self) -> None:
-        """Write what was noted since the last time."""
+        """Store the uses noted since the last call."""
         uses = {id_: at for id_, at in self._latest.items() if self._saved.get(id_) != at}
         if not uses:
             return

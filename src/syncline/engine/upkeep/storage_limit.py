@@ -6,7 +6,7 @@ from uuid import UUID
 
 from syncline.clock import Clock
 from syncline.model import ConnectionStatus
-from syncline.store.data import connections, tenant_usage
+from syncline.store.data import connections, tenants
 from syncline.store.pool import Pool, Transaction
 from syncline.store.queue import jobs
 from syncline.telemetry.upkeep import UpkeepTelemetry
@@ -39,7 +39,7 @@ class StorageWalk:
             return await self._pause(tx, self._above)
 
     async def _measure(self, tx: Transaction) -> None:
-        batch = await tenant_usage.measure(
+        batch = await tenants.measure_signals(
             tx,
             after=self._after,
             limit=SIGNALS_A_BATCH,
@@ -49,12 +49,12 @@ class StorageWalk:
             self._bytes.update(batch.bytes_by_tenant)
             self._after = batch.last
             return
-        await tenant_usage.save(tx, self._bytes, now=await self._clock.now(tx))
+        await tenants.save_usage(tx, self._bytes, now=await self._clock.now(tx))
         self._above = {tenant: size for tenant, size in self._bytes.items() if size > self._limit}
         self._after = BEGINNING
 
     async def _pause(self, tx: Transaction, above: dict[str, int]) -> bool:
-        ids = await tenant_usage.next_active(
+        ids = await tenants.next_active(
             tx, sorted(above), after=self._after, limit=CONNECTIONS_A_BATCH
         )
         if not ids:

@@ -1,6 +1,6 @@
 """Connections: what a settle or a person changes.
 
-Whoever touches a connection and its jobs locks the connection first, in id order.
+A transaction that changes a connection and its jobs locks the connection first, in id order.
 """
 
 import json
@@ -15,7 +15,7 @@ from syncline.sdk.json_text import read_json
 from syncline.store.pool import Transaction, expect
 
 CHECK_NOW = """
-    -- Let the next tick look at these connections afresh.
+    -- Let the next tick check these connections.
     UPDATE {schema}.connections SET look_at = '1970-01-01 00:00:00+00'
      WHERE id = ANY ($1::uuid[])
 """
@@ -26,7 +26,7 @@ async def check_now(tx: Transaction, ids: Sequence[UUID]) -> int:
 
 
 SET_ASIDE = """
-    -- Note that nothing of these connections, which are not active, is queued any more.
+    -- Record that these inactive connections have no queued jobs any more.
     UPDATE {schema}.connections SET look_at = '0002-01-01 00:00:00+00'
      WHERE id = ANY ($1::uuid[])
 """
@@ -37,7 +37,7 @@ async def set_aside(tx: Transaction, ids: Sequence[UUID]) -> int:
 
 
 LOCK = """
-    -- Lock connections before their jobs, in id order, as everybody does.
+    -- Lock connections before their jobs, in id order, as every transaction does.
     SELECT id, tenant_id, provider_slug, status FROM {schema}.connections
      WHERE id = ANY ($1::uuid[])
      ORDER BY id
@@ -59,35 +59,29 @@ async def lock(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, LockedConnect
 
 
 LOCK_FREE = """
-    -- Lock those of the connections that nobody holds, before their jobs.
+    -- Lock the connections that no other transaction holds, before their jobs.
     SELECT id, tenant_id, provider_slug, status FROM {schema}.connections
      WHERE id = ANY ($1::uuid[])
      ORDER BY id
        FOR NO KEY UPDATE SKIP LOCKED
 """
 
-EXISTING = """
-    -- Those of the connections that are there, locked or not.
-    SELECT id FROM {schema}.connections WHERE id = ANY ($1::uuid[])
-"""
-
 
 async def lock_free(
     tx: Transaction, ids: Sequence[UUID]
 ) -> tuple[dict[UUID, LockedConnection], set[UUID]]:
-    """Return the connections that nobody holds, locked, and the ids of those that somebody does."""
+    """Lock and return the connections that are free; also return the ids of those that are not."""
     locked = {row["id"]: LockedConnection(*row) for row in await tx.fetch(LOCK_FREE, ids)}
     if len(locked) == len(ids):
         return locked, set()
-    existing = {row["id"] for row in await tx.fetch(EXISTING, ids)}
-    return locked, existing - locked.keys()
+    return locked, await existing(tx, ids) - locked.keys()
 
 
 SAVE_PROGRESS = """
-    -- Keep the cursor of each page that brought one, beside whatever else the metadata holds, and
-    -- the first completion, which outlives its job; of later ones the tick keeps the copy fresh.
-    -- A cursor replaces only the one that its run had read: whoever moved it meanwhile meant it.
-    -- One that was moved to where the page leads is there already.
+    -- Save the cursor of each page that has one, and the first completion, which outlives its
+    -- job; the tick copies later ones. The rest of the metadata stays. A cursor replaces only the
+    -- one that its run has read: if somebody moved it meanwhile, theirs stays.
+    -- A cursor that was moved to where the page leads is there already.
     UPDATE {schema}.connections c
        SET metadata = CASE WHEN page.cursor IS NULL THEN c.metadata ELSE jsonb_set(
                jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
@@ -114,7 +108,7 @@ MOVED_MEANWHILE = """
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a run leaves on its connection."""
+    """What a run writes to its connection."""
 
     connection_id: UUID
     cursor: str | None
@@ -126,8 +120,7 @@ class Progress:
 async def save_progress(
     tx: Transaction, progress: Sequence[Progress], *, now: datetime
 ) -> set[UUID]:
-    """Keep cursors and first completions; return the connections that keep another cursor,
-    because somebody moved it while the run went on."""
+    """Save cursors and first completions; return the connections whose cursor somebody moved."""
     saved = await tx.execute(SAVE_PROGRESS, *_columns(progress), now)
     if saved == len(progress):
         return set()
@@ -150,8 +143,8 @@ def _columns(progress: Sequence[Progress]) -> tuple[list[Any], ...]:
 
 
 SET_STATUS = """
-    -- Move connections to another status. An active one is looked at afresh by the next tick;
-    -- any other is set aside, since whoever moves it cancels its queued jobs.
+    -- Set the status of connections. The next tick checks an active one; any other is set aside,
+    -- because whoever changes the status cancels the queued jobs.
     UPDATE {schema}.connections c
        SET status = change.status, status_reason = change.reason, updated_at = $4,
            look_at = CASE WHEN change.status = 'active' THEN timestamptz '1970-01-01 00:00:00+00'
@@ -168,8 +161,11 @@ async def set_status(
     return await tx.execute(SET_STATUS, ids, statuses, reasons, now)
 
 
+Key = tuple[str, str, str]
+"""What identifies a connection: tenant, provider and external id."""
+
 INSERT = """
-    -- Add a connection, unless its key is taken.
+    -- Add a connection, unless one has its key.
     INSERT INTO {schema}.connections
            (id, tenant_id, provider_slug, external_id, config, metadata, created_at, updated_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
@@ -177,15 +173,15 @@ INSERT = """
 """
 
 FIND = """
-    -- The id that a key stands for.
+    -- The id of the connection with a key.
     SELECT id FROM {schema}.connections
      WHERE tenant_id = $1 AND provider_slug = $2 AND external_id = $3
 """
 
 
 async def insert(tx: Transaction, connection: Connection, *, now: datetime) -> UUID:
-    """Return the id that the connection's key stands for: the new one, unless it was taken."""
-    key = (connection.tenant_id, connection.provider_slug, connection.external_id)
+    """Return the id of the connection with this key: the new one, or an older one."""
+    key = _key_of(connection)
     await tx.execute(
         INSERT,
         connection.id,
@@ -198,8 +194,53 @@ async def insert(tx: Transaction, connection: Connection, *, now: datetime) -> U
     return found
 
 
+INSERT_MANY = """
+    -- Add connections, except those whose key exists.
+    INSERT INTO {schema}.connections
+           (id, tenant_id, provider_slug, external_id, config, metadata, created_at, updated_at)
+    SELECT new.id, new.tenant_id, new.provider_slug, new.external_id, new.config, new.metadata,
+           $7::timestamptz, $7::timestamptz
+      FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::jsonb[])
+           AS new (id, tenant_id, provider_slug, external_id, config, metadata)
+        ON CONFLICT (tenant_id, provider_slug, external_id) DO NOTHING
+"""
+
+FIND_MANY = """
+    -- The ids of the connections with these keys.
+    SELECT c.id, c.tenant_id, c.provider_slug, c.external_id
+      FROM unnest($1::text[], $2::text[], $3::text[])
+           AS wanted (tenant_id, provider_slug, external_id)
+      JOIN {schema}.connections c USING (tenant_id, provider_slug, external_id)
+"""
+
+
+async def insert_many(
+    tx: Transaction, connections: Sequence[Connection], *, now: datetime
+) -> dict[Key, UUID]:
+    """Return the id of the connection with each key: a new one, or an older one."""
+    if not connections:
+        return {}
+    # In one order, so that two callers who add the same connections cannot deadlock.
+    ordered = sorted(connections, key=_key_of)
+    keys = list(zip(*map(_key_of, ordered), strict=True))
+    await tx.execute(
+        INSERT_MANY,
+        [connection.id for connection in ordered],
+        *keys,
+        [json.dumps(connection.config) for connection in ordered],
+        [json.dumps(connection.metadata) for connection in ordered],
+        now,
+    )
+    rows = await tx.fetch(FIND_MANY, *keys)
+    return {(row["tenant_id"], row["provider_slug"], row["external_id"]): row["id"] for row in rows}
+
+
+def _key_of(connection: Connection) -> Key:
+    return connection.tenant_id, connection.provider_slug, connection.external_id
+
+
 SET_CONFIG = """
-    -- Replace the settings of a connection.
+    -- Replace the config of a connection.
     UPDATE {schema}.connections SET config = $2, updated_at = $3 WHERE id = $1
 """
 
@@ -238,7 +279,7 @@ async def set_sync_key(
 
 
 DELETE = """
-    -- Remove a connection; its jobs go with it.
+    -- Delete a connection; its jobs go with it.
     DELETE FROM {schema}.connections WHERE id = $1
 """
 
@@ -248,7 +289,7 @@ async def delete(tx: Transaction, connection_id: UUID) -> bool:
 
 
 EXISTING = """
-    -- Find which of these connections are still there, to clean up after the others.
+    -- Those of these connections that exist.
     SELECT id FROM {schema}.connections WHERE id = ANY ($1::uuid[])
 """
 
@@ -258,7 +299,7 @@ async def existing(tx: Transaction, ids: Sequence[UUID]) -> set[UUID]:
 
 
 COLUMNS_BY_ID = """
-    -- One connection, of one tenant where one is named.
+    -- One connection, which must be the tenant's if one is named.
     SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
            created_at, updated_at, greatest(last_finished_at, (
                SELECT j.finished_at FROM {schema}.sync_jobs j

@@ -1,4 +1,4 @@
-"""Credentials as they are stored: sealed, with a version and a lease for whoever refreshes them."""
+"""Stored credentials: encrypted, with a version and a lease for refreshing them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from syncline.store.pool import Transaction
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Sealed credentials of one connection, at one version."""
+    """The encrypted credentials of one connection, at one version."""
 
     connection_id: UUID
     tenant_id: str
     key_id: str
     sealed: bytes
-    version: int
+    version: int = 1
 
 
 READ = """
-    -- The sealed credentials of these connections.
+    -- The encrypted credentials of these connections.
     SELECT connection_id, tenant_id, key_id, sealed, version FROM {schema}.credentials
      WHERE connection_id = ANY ($1::uuid[])
 """
@@ -32,7 +32,7 @@ async def read(tx: Transaction, connection_ids: Sequence[UUID]) -> dict[UUID, St
 
 
 SAVE = """
-    -- Put credentials in the place of whatever stood there; a refresh under way finds them newer.
+    -- Replace credentials; a refresh in progress finds a newer version.
     INSERT INTO {schema}.credentials (connection_id, tenant_id, key_id, sealed, updated_at)
     VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (connection_id) DO UPDATE
@@ -41,21 +41,19 @@ SAVE = """
 """
 
 MARK = """
-    -- Note on the connection whether it has credentials.
+    -- Record on the connection whether it has credentials.
     UPDATE {schema}.connections SET has_credentials = $2, updated_at = $3 WHERE id = $1
 """
 
 REMOVE = """
-    -- Forget credentials.
+    -- Delete credentials.
     DELETE FROM {schema}.credentials WHERE connection_id = $1
 """
 
 
-async def save(
-    tx: Transaction, connection_id: UUID, tenant_id: str, key_id: str, sealed: bytes, now: datetime
-) -> None:
-    await tx.execute(SAVE, connection_id, tenant_id, key_id, sealed, now)
-    await tx.execute(MARK, connection_id, True, now)
+async def save(tx: Transaction, new: Stored, *, now: datetime) -> None:
+    await tx.execute(SAVE, new.connection_id, new.tenant_id, new.key_id, new.sealed, now)
+    await tx.execute(MARK, new.connection_id, True, now)
 
 
 async def remove(tx: Transaction, connection_id: UUID, *, now: datetime) -> None:
@@ -64,7 +62,7 @@ async def remove(tx: Transaction, connection_id: UUID, *, now: datetime) -> None
 
 
 BEGIN_REFRESH = """
-    -- Take the lease on refreshing these credentials, unless somebody has it or they have changed.
+    -- Take the lease for refreshing these credentials, unless it is taken or they have changed.
     UPDATE {schema}.credentials SET renewing = $3, renewing_until = $5
      WHERE connection_id = $1 AND version = $2
        AND (renewing IS NULL OR renewing_until <= $4)
@@ -80,7 +78,7 @@ async def begin_refresh(
 
 
 FINISH_REFRESH = """
-    -- Store what a refresh brought, unless the credentials are newer than what it started from.
+    -- Store refreshed credentials, unless they were replaced since the refresh began.
     UPDATE {schema}.credentials
        SET key_id = $3, sealed = $4, version = version + 1, renewing = NULL,
            renewing_until = NULL, updated_at = $5
@@ -93,14 +91,14 @@ async def finish_refresh(
 ) -> bool:
     """Return whether they were stored.
 
-    Whose lease it is does not matter: a new token must not be lost, for the old one is spent.
+    The lease is not checked: the old token is spent, so the new one must not be lost.
     """
     arguments = (stored.connection_id, stored.version, key_id, sealed, now)
     return await tx.execute(FINISH_REFRESH, *arguments) == 1
 
 
 END_REFRESH = """
-    -- Give back the lease of a refresh that brought nothing.
+    -- Return the lease of a refresh that failed.
     UPDATE {schema}.credentials SET renewing = NULL, renewing_until = NULL
      WHERE connection_id = $1 AND renewing = $2
 """
@@ -111,7 +109,7 @@ async def end_refresh(tx: Transaction, connection_id: UUID, token: UUID) -> None
 
 
 COUNT_OTHERS = """
-    -- How many credentials are under another key.
+    -- How many credentials are encrypted with another key.
     SELECT count(*) FROM {schema}.credentials WHERE key_id <> $1
 """
 
@@ -122,7 +120,7 @@ async def count_others(tx: Transaction, key_id: str) -> int:
 
 
 LOCK_OTHERS = """
-    -- Some credentials under another key, locked, in the order of their connections.
+    -- Lock some credentials that are encrypted with another key.
     SELECT connection_id, tenant_id, key_id, sealed, version FROM {schema}.credentials
      WHERE key_id <> $1 AND connection_id > $2
      ORDER BY connection_id LIMIT $3
@@ -135,7 +133,7 @@ async def lock_others(tx: Transaction, key_id: str, *, after: UUID, limit: int) 
 
 
 RESEAL = """
-    -- Put the same credentials under another key; their version stays.
+    -- Store the same credentials, encrypted with another key; the version stays.
     UPDATE {schema}.credentials c SET key_id = $3, sealed = fresh.sealed
       FROM unnest($1::uuid[], $2::bytea[]) AS fresh (connection_id, sealed)
      WHERE c.connection_id = fresh.connection_id

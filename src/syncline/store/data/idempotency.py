@@ -1,4 +1,4 @@
-"""Answers to requests that carry an idempotency key, kept so that a repetition does nothing."""
+"""Answers to requests with an idempotency key, kept so that repeating one changes nothing."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,24 +10,24 @@ KEPT_FOR = timedelta(days=1)
 FORGOTTEN_AT_ONCE = 100
 
 BEGIN = """
-    -- Take an idempotency key. Where somebody holds it, wait for what becomes of it.
+    -- Take an idempotency key. If another transaction holds it, wait until that ends.
     INSERT INTO {schema}.api_requests (scope, idempotency_key, digest, created_at, tenant_id)
     VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (scope, idempotency_key) DO NOTHING
 """
 
 READ = """
-    -- What was answered.
+    -- The answer, and the digest of the request that got it.
     SELECT digest, answer FROM {schema}.api_requests WHERE scope = $1 AND idempotency_key = $2
 """
 
 FINISH = """
-    -- Keep the answer, in the transaction that did what was asked.
+    -- Store the answer in the transaction that makes the change.
     UPDATE {schema}.api_requests SET answer = $3 WHERE scope = $1 AND idempotency_key = $2
 """
 
 FORGET = """
-    -- Forget some old answers, those that another session forgets aside.
+    -- Delete some old answers, except those that another session is deleting.
     WITH old AS MATERIALIZED (
         SELECT scope, idempotency_key FROM {schema}.api_requests WHERE created_at < $1
          ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED
@@ -44,7 +44,7 @@ class Answered:
 
 
 async def begin(tx: Transaction, request: IdempotentRequest, *, now: datetime) -> Answered | None:
-    """Return what was answered before; None where this is the first time."""
+    """Return the earlier answer, or None the first time."""
     await forget(tx, before=now - KEPT_FOR, limit=FORGOTTEN_AT_ONCE)
     key = (request.scope, request.idempotency_key)
     if await tx.execute(BEGIN, *key, request.digest, now, request.tenant_id) == 1:
@@ -56,7 +56,7 @@ async def begin(tx: Transaction, request: IdempotentRequest, *, now: datetime) -
 
 
 async def forget(tx: Transaction, *, before: datetime, limit: int) -> int:
-    """Return how many answers were forgotten; as a tenant's request, of that tenant's alone."""
+    """Return how many answers were deleted; a tenant's request deletes only that tenant's."""
     return await tx.execute(FORGET, before, limit)
 
 

@@ -1,4 +1,4 @@
-"""Keys to the API, and the browsers that signed in with one."""
+"""API keys, and the browser sessions that began with one."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,7 +10,7 @@ from syncline.policy.keys import NOTICE, key_status
 from syncline.store.pool import Transaction
 
 INSERT_KEY = """
-    -- Add a key: what finds it and what proves it, never the key.
+    -- Add a key: its prefix and its digest, never the key itself.
     INSERT INTO {schema}.api_keys
            (id, name, tenant_id, prefix, digest, scope, created_at, expires_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -26,7 +26,7 @@ async def insert(tx: Transaction, key: ApiKey, digest: bytes) -> None:
 
 
 LIST_KEYS = """
-    -- Every key, the oldest first; those that no longer open anything too.
+    -- Every key, oldest first, expired and revoked ones too.
     SELECT id, name, tenant_id, prefix, scope, created_at, expires_at, revoked_at, last_used_at
       FROM {schema}.api_keys ORDER BY id
 """
@@ -37,7 +37,7 @@ async def list_all(tx: Transaction) -> list[ApiKey]:
 
 
 ANY_KEYS = """
-    -- Whether there was ever a key: from then on nobody comes in without.
+    -- Whether a key was ever created: from then on, every request needs one.
     SELECT EXISTS (SELECT FROM {schema}.api_keys)
 """
 
@@ -63,7 +63,7 @@ async def list_expiring(tx: Transaction, *, now: datetime) -> list[ApiKey]:
 
 
 SAVE_USES = """
-    -- Note when keys were last used. Another process that holds a row is writing the same there.
+    -- Save when keys were last used. A process that holds a row is saving the same.
     WITH used AS MATERIALIZED (
         SELECT k.id, u.at
           FROM unnest($1::uuid[], $2::timestamptz[]) AS u (id, at)
@@ -77,18 +77,18 @@ SAVE_USES = """
 
 
 async def save_uses(tx: Transaction, uses: Mapping[UUID, datetime]) -> int:
-    """Return how many keys learned of a later use."""
+    """Return how many keys got a later time."""
     return await tx.execute(SAVE_USES, list(uses), list(uses.values()))
 
 
 REVOKE_KEY = """
-    -- Refuse a key from now on; one that was revoked before keeps its time.
+    -- Revoke a key; one that is revoked already keeps its time.
     UPDATE {schema}.api_keys SET revoked_at = coalesce(revoked_at, $2) WHERE id = $1
  RETURNING id, name, tenant_id, prefix, scope, created_at, expires_at, revoked_at, last_used_at
 """
 
 END_SESSIONS = """
-    -- Sign out the browsers that came in with a key.
+    -- End the sessions that began with a key.
     DELETE FROM {schema}.api_sessions WHERE key_id = $1
 """
 
@@ -102,25 +102,25 @@ async def revoke(tx: Transaction, key_id: UUID, *, now: datetime) -> ApiKey | No
 
 
 REVOKE_KEYS_OF_TENANT = """
-    -- Refuse the keys of a tenant from now on.
+    -- Revoke the keys of a tenant.
     UPDATE {schema}.api_keys SET revoked_at = $2 WHERE tenant_id = $1 AND revoked_at IS NULL
 """
 
 END_SESSIONS_OF_TENANT = """
-    -- Sign out the browsers that came in with a key of a tenant.
+    -- End the sessions that began with a key of a tenant.
     DELETE FROM {schema}.api_sessions
      WHERE key_id = ANY (ARRAY(SELECT id FROM {schema}.api_keys WHERE tenant_id = $1))
 """
 
 FORGET_ANSWERS_OF_TENANT = """
-    -- Forget what was answered to the keys of a tenant; it holds the tenant's data.
+    -- Delete the stored answers to a tenant's keys: they hold the tenant's data.
     DELETE FROM {schema}.api_requests
      WHERE scope = ANY (ARRAY(SELECT id::text FROM {schema}.api_keys WHERE tenant_id = $1))
 """
 
 
 async def revoke_of_tenant(tx: Transaction, tenant_id: str, *, now: datetime) -> int:
-    """Return how many keys were good, or might have been, until now."""
+    """Return how many keys were not revoked yet."""
     revoked = await tx.execute(REVOKE_KEYS_OF_TENANT, tenant_id, now)
     await tx.execute(END_SESSIONS_OF_TENANT, tenant_id)
     await tx.execute(FORGET_ANSWERS_OF_TENANT, tenant_id)
@@ -128,7 +128,7 @@ async def revoke_of_tenant(tx: Transaction, tenant_id: str, *, now: datetime) ->
 
 
 FIND_KEY = """
-    -- The key with a prefix, if it is good at this moment.
+    -- The key with a prefix, if it is valid now.
     SELECT id, name, tenant_id, prefix, scope, created_at, expires_at, revoked_at, last_used_at,
            digest
       FROM {schema}.api_keys
@@ -146,13 +146,13 @@ async def find(tx: Transaction, prefix: str, *, now: datetime) -> tuple[ApiKey, 
 
 
 INSERT_SESSION = """
-    -- Let a browser in for a while.
+    -- Begin a session.
     INSERT INTO {schema}.api_sessions (digest, key_id, created_at, expires_at)
     VALUES ($1, $2, $3, $4)
 """
 
 SWEEP_SESSIONS = """
-    -- Remove some sessions that are over.
+    -- Delete some sessions that are over.
     DELETE FROM {schema}.api_sessions
      WHERE digest = ANY (ARRAY(SELECT digest FROM {schema}.api_sessions WHERE expires_at <= $1
                                 ORDER BY expires_at LIMIT 100))
@@ -167,7 +167,7 @@ async def insert_session(
 
 
 FIND_SESSION = """
-    -- The key that a browser signed in with, if both are good at this moment.
+    -- The key that a session began with, if both are valid now.
     SELECT k.id, k.name, k.tenant_id, k.prefix, k.scope, k.created_at, k.expires_at, k.revoked_at,
            k.last_used_at
       FROM {schema}.api_sessions s JOIN {schema}.api_keys k ON k.id = s.key_id
@@ -182,7 +182,7 @@ async def find_session(tx: Transaction, digest: bytes, *, now: datetime) -> ApiK
 
 
 DELETE_SESSION = """
-    -- Sign a browser out.
+    -- End a session.
     DELETE FROM {schema}.api_sessions WHERE digest = $1
 """
 

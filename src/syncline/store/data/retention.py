@@ -1,6 +1,6 @@
-"""What is long over is removed: finished jobs by their connections, signals by their time.
+"""Deletion of old rows: finished jobs by connection, signals by time.
 
-Neither needs an index of its own, which every settle would have to feed.
+Neither needs an index of its own, which every settle would have to maintain.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ async def next_connections(tx: Transaction, *, after: UUID, limit: int) -> list[
 
 
 KEEP_LAST = """
-    -- Copy the last completion of connections where only a job knows it and that job is to go. The
-    -- tick copies those that are followed by another run; here are the ones that are not.
+    -- Copy the last completion to connections where only a job holds it and that job will go. The
+    -- tick copies it when another run follows; this is for connections without one.
     WITH unkept AS MATERIALIZED (
         SELECT c.id, last.finished_at
           FROM unnest($1::uuid[]) AS picked (id)
@@ -43,13 +43,13 @@ KEEP_LAST = """
 
 
 async def keep_last(tx: Transaction, connections: Sequence[UUID], *, before: datetime) -> int:
-    """Return how many connections learned their last completion from a job."""
+    """Return how many connections got their last completion from a job."""
     return await tx.execute(KEEP_LAST, connections, before)
 
 
 PRUNE_JOBS = """
-    -- Remove some finished jobs of these connections, but for the last completion of one that
-    -- does not know of it.
+    -- Delete some finished jobs of these connections, except a last completion that its
+    -- connection has no copy of.
     WITH old AS MATERIALIZED (
         SELECT job.id
           FROM unnest($1::uuid[]) AS picked (id)
@@ -82,7 +82,7 @@ async def prune_jobs(
 
 
 PRUNE_SIGNALS = """
-    -- Remove some of the oldest signals, but for those that somebody else holds.
+    -- Delete some of the oldest signals, except those that another session holds.
     DELETE FROM {schema}.signals
      WHERE id = ANY (ARRAY(SELECT id FROM {schema}.signals WHERE received_at < $1
                             ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED))

@@ -1,9 +1,9 @@
 """The starts of database servers under which signals were stored, in order.
 
-Within one start of one server, transaction numbers only grow. Over a promotion or a restore they
-may begin again at a number that was used before, so signals are read start by start. The time of a
-start tells starts apart; it does not order them, because a standby may have been started long
-before the primary that it replaces, and the clocks of two hosts may differ.
+Within one start of a server, transaction numbers only grow. After a promotion or a restore they may
+repeat, so signals are read one start after the other. The time of a start identifies it, but does
+not order starts: a standby may have started long before the primary that it replaces, and the
+clocks of two hosts may differ.
 """
 
 from collections.abc import Sequence
@@ -32,14 +32,14 @@ UNNUMBERED = """
 
 @dataclass(frozen=True, slots=True)
 class ServerStarts:
-    """Every start that may have signals, in order, and the one that older rows count as."""
+    """Every start that may have signals, in order, and the one that older rows belong to."""
 
     in_order: Sequence[datetime]
     older: datetime | None
 
 
 async def read_starts(tx: Transaction, present: datetime) -> ServerStarts:
-    """Return the starts in order: the numbered, then others by their first signal, then this."""
+    """Return the starts in order: numbered ones, others by first signal, then the present one."""
     rows = await tx.fetch(NUMBERED)
     numbered = [row["started_at"] for row in rows]
     unnumbered = await _find_unnumbered(tx, [*numbered, present])
@@ -49,7 +49,7 @@ async def read_starts(tx: Transaction, present: datetime) -> ServerStarts:
 
 
 async def _find_unnumbered(tx: Transaction, known: Sequence[datetime]) -> list[datetime]:
-    """Return the other starts that signals name, in the order of their first signals."""
+    """Return the starts of signals that have no number, in the order of their first signals."""
     found: dict[datetime, datetime] = {}
     while True:
         bounds = [FIRST, *sorted({*known, *found}), LAST]
@@ -60,7 +60,7 @@ async def _find_unnumbered(tx: Transaction, known: Sequence[datetime]) -> list[d
 
 
 IS_NUMBERED = """
-    -- Whether the server's present start has its number.
+    -- Whether the server's present start has a number.
     SELECT EXISTS (SELECT FROM {schema}.server_starts
                     WHERE started_at = pg_catalog.pg_postmaster_start_time())
 """
@@ -71,7 +71,7 @@ PRESENT = """
 """
 
 NUMBER = """
-    -- Give the next numbers to starts that have none, in this order.
+    -- Give the next numbers to starts without one, in this order.
     INSERT INTO {schema}.server_starts (started_at, number)
     SELECT start.started_at,
            start.place + (SELECT coalesce(max(number), 0) FROM {schema}.server_starts)
@@ -83,7 +83,7 @@ NUMBER = """
 
 
 async def number_present(tx: Transaction) -> None:
-    """Give the server's present start the next number; another process may do it meanwhile."""
+    """Give the server's present start the next number, unless another process has done so."""
     if not await tx.fetchval(IS_NUMBERED):
         starts = await read_starts(tx, await tx.fetchval(PRESENT))
         await tx.execute(NUMBER, starts.in_order)

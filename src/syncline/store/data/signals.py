@@ -1,4 +1,4 @@
-"""Signals: stored with the page that brought them, read in the order of their ids."""
+"""Signals: stored a page at a time, deleted in batches."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +10,11 @@ from syncline.store.pool import Transaction, seconds_for
 from syncline.store.queue.claims import Claim
 
 STATEMENT_BYTES = 256_000  # of payloads: two seconds at 1 Mbit/s, a few milliseconds to encode
-SMALL_BYTES = 32_000  # what arrives in time also where many share a slow link
+SMALL_BYTES = 32_000  # arrives in time even if many share a slow link
 
 INSERT = """
-    -- Store pages of signals; one whose dedupe key the connection has seen is left out. Tenant,
-    -- provider and connection are those of the job's own row.
+    -- Store pages of signals, except those whose dedupe key the connection has seen. Tenant,
+    -- provider and connection are those of the job's row.
     INSERT INTO {schema}.signals
            (id, tenant_id, provider_slug, connection_id, job_id, kind, occurred_at, payload,
             dedupe_key)
@@ -55,8 +55,8 @@ class Columns:
 async def insert(tx: Transaction, columns: Columns) -> int:
     """Return how many signals were new.
 
-    Many bytes go in several statements: each is encoded without holding up the event loop, and
-    arrives in time over a slow link.
+    A large page is split over several statements: each is encoded without blocking the event loop,
+    and arrives in time over a slow link.
     """
     page = columns.page
     every: list[list[Any]] = [
@@ -83,7 +83,7 @@ async def insert(tx: Transaction, columns: Columns) -> int:
 
 
 def _cut(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield the bounds and the size of parts, each no larger than allowed or a single one."""
+    """Yield the bounds and the size of each part; only a single signal may exceed the limit."""
     first = total = 0
     for index, size in enumerate(sizes):
         if index > first and total + size > STATEMENT_BYTES:
@@ -94,7 +94,7 @@ def _cut(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 DELETE_BATCH = """
-    -- Remove some signals of a connection that is gone.
+    -- Delete some signals of a deleted connection.
     DELETE FROM {schema}.signals
      WHERE id = ANY (ARRAY(SELECT id FROM {schema}.signals
                             WHERE connection_id = $1 AND ($2::text IS NULL OR tenant_id = $2)

@@ -1,4 +1,4 @@
-"""Who works here: one row a process, refreshed while it lives."""
+"""The worker registry: one row per process, updated by its heartbeat."""
 
 from datetime import datetime
 from uuid import UUID
@@ -7,7 +7,7 @@ from syncline.model import Worker
 from syncline.store.pool import Transaction
 
 BEAT = """
-    -- Say that a process lives, and what it does now.
+    -- Record that a process is alive, and what it does.
     INSERT INTO {schema}.workers
            (id, host, pid, version, roles, providers, slots, busy, stopping, started_at, beat_at,
             not_for_tenants)
@@ -37,7 +37,7 @@ async def beat(tx: Transaction, worker: Worker) -> None:
 
 
 LEAVE = """
-    -- Strike out a process that ends.
+    -- Remove a process that ends.
     DELETE FROM {schema}.workers WHERE id = $1
 """
 
@@ -47,7 +47,7 @@ async def leave(tx: Transaction, worker_id: UUID) -> None:
 
 
 FORGET_DEAD = """
-    -- Strike out those that have been silent for long.
+    -- Remove processes that have been silent for long.
     DELETE FROM {schema}.workers
      WHERE id = ANY (ARRAY(SELECT id FROM {schema}.workers WHERE beat_at < $1
                             ORDER BY id FOR UPDATE SKIP LOCKED))
@@ -59,7 +59,7 @@ async def forget_dead(tx: Transaction, *, silent_since: datetime) -> int:
 
 
 LIST = """
-    -- Everybody, the living first, those that began first before the others.
+    -- Every process: live ones first, then by start.
     SELECT id, host, pid, version, roles, providers, slots, busy, stopping, started_at, beat_at,
            not_for_tenants,
            CASE WHEN beat_at < $1 THEN 'dead' WHEN stopping THEN 'stopping' ELSE 'alive' END
@@ -74,7 +74,7 @@ async def list_all(tx: Transaction, *, silent_since: datetime) -> list[Worker]:
 
 
 NOT_FOR_TENANTS = """
-    -- The providers that some living process cannot confine.
+    -- The providers that some live process cannot confine.
     SELECT DISTINCT unnest(not_for_tenants) AS provider FROM {schema}.workers WHERE beat_at >= $1
 """
 
@@ -84,7 +84,7 @@ async def not_for_tenants(tx: Transaction, *, silent_since: datetime) -> set[str
 
 
 FIRST = """
-    -- Who has lived longest.
+    -- The live process that started first.
     SELECT id FROM {schema}.workers
      WHERE beat_at >= $1 AND NOT stopping ORDER BY started_at, id LIMIT 1
 """

@@ -1,7 +1,7 @@
-"""Pages of connections: one statement for each index that can lead to them.
+"""Pages of connections: one statement for each index that can find them.
 
-What leads is chosen by what is asked, not by the planner: a tenant, or a status that is not the
-usual one. The other filters are checked along the way. Whatever the order, it ends in the id.
+The filters choose the index, not the planner: a tenant, or any status but active. The statement
+checks the other filters row by row. Every order ends in the id.
 """
 
 from dataclasses import replace
@@ -10,18 +10,18 @@ from typing import Any
 from uuid import UUID
 
 from syncline.model import Connection, ConnectionFilter, ConnectionOrder, ConnectionStatus
-from syncline.store.data.connections import COLUMNS_BY_ID, read_connection
+from syncline.store.data.connections import read_connection
 from syncline.store.pool import Transaction
 
-NEVER = datetime(1, 2, 1, tzinfo=UTC)  # sorts before all others; the very first is read as infinite
+NEVER = datetime(1, 2, 1, tzinfo=UTC)  # sorts first; asyncpg reads the earliest time as infinite
 FIRST_ID = UUID(int=0)
 
 
 Place = tuple[Any, UUID]
-"""Where a page ended: what it was sorted by (None in the order of ids), and the id."""
+"""Where a page ended: the sort key (None in the order of ids), and the id."""
 
 BY_ID = """
-    -- Connections of everybody, in id order.
+    -- Connections of every tenant, by id.
     SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
            created_at, updated_at, last_finished_at
       FROM {schema}.connections
@@ -32,7 +32,7 @@ BY_ID = """
 """
 
 BY_STATUS = """
-    -- Connections that are not active, in id order.
+    -- Connections that are not active, by id.
     SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
            created_at, updated_at, last_finished_at
       FROM {schema}.connections
@@ -44,7 +44,7 @@ BY_STATUS = """
 """
 
 BY_TENANT = """
-    -- One tenant's connections, in id order.
+    -- One tenant's connections, by id.
     SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
            created_at, updated_at, last_finished_at
       FROM {schema}.connections
@@ -55,8 +55,8 @@ BY_TENANT = """
 """
 
 BY_NAME = """
-    -- Connections of everybody, by external id. No index helps: every run would have to move each
-    -- connection in it.
+    -- Connections of every tenant, by external id. There is no index for this: every run would
+    -- have to update it.
     SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
            created_at, updated_at, last_finished_at
       FROM {schema}.connections
@@ -78,8 +78,8 @@ BY_NAME_IN_TENANT = """
 """
 
 BY_STALENESS = """
-    -- Connections of everybody, those first whose last run is longest ago. No index helps: one
-    -- would have to change with every run.
+    -- Connections of every tenant, the oldest last run first. There is no index for this: every
+    -- run would have to update it.
     SELECT c.id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
            created_at, updated_at,
            greatest(c.last_finished_at, done.finished_at) AS last_finished_at
@@ -98,7 +98,7 @@ BY_STALENESS = """
 """
 
 BY_STALENESS_IN_TENANT = """
-    -- One tenant's connections, those first whose last run is longest ago.
+    -- One tenant's connections, the oldest last run first.
     SELECT c.id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
            created_at, updated_at,
            greatest(c.last_finished_at, done.finished_at) AS last_finished_at
@@ -117,7 +117,7 @@ BY_STALENESS_IN_TENANT = """
 """
 
 LAST_FINISHED = """
-    -- When these connections last finished a run; the copy beside them may be older.
+    -- When these connections last finished a run; their own copy may be older.
     SELECT c.id, greatest(c.last_finished_at, done.finished_at) AS last_finished_at
       FROM unnest($1::uuid[]) AS shown (id)
       JOIN {schema}.connections c ON c.id = shown.id
@@ -138,7 +138,7 @@ async def read_page(
     after: Place | None,
     limit: int,
 ) -> list[tuple[Connection, Place]]:
-    """Return the connections that come next in the order, each with its place there."""
+    """Return the next connections in the order, each with its place."""
     key, id_ = after or (_beginning(order), FIRST_ID)
     filters = (wanted.tenant_id, wanted.provider_slug, wanted.status, wanted.external_id_prefix)
     rows = await tx.fetch(_statement(wanted, order), *filters, key, id_, limit)
@@ -151,14 +151,6 @@ async def read_page(
         )
         for row in rows
     ]
-
-
-async def find_place(
-    tx: Transaction, connection_id: UUID, tenant_id: str | None, order: ConnectionOrder
-) -> Place | None:
-    """Return a connection's place in the order; None where there is no such connection."""
-    row = await tx.fetchrow(COLUMNS_BY_ID, connection_id, tenant_id)
-    return _place(row, order) if row is not None else None
 
 
 def _place(row: Any, order: ConnectionOrder) -> Place:

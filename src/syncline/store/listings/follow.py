@@ -1,12 +1,12 @@
-"""Following signals: what was stored since a position, nothing missed and nothing repeated.
+"""Signals after a position, each exactly once.
 
-Rows become visible in the order in which their transactions commit, which no column can tell.
-But every transaction below the oldest one that still runs has ended: whatever it stored is there,
-and nothing more will come. So a follower reads in the order of transactions, up to that horizon.
+Rows become visible when their transaction commits, and no column holds that order. But every
+transaction below the oldest running one has ended: its rows are visible, and it adds no more. So a
+follower reads in the order of transactions, up to that horizon.
 
-Transactions are numbered by the server. A standby that is promoted, or another cluster into which
-a dump is restored, may use numbers again that a follower has passed. So a follower reads start by
-start of the server (`server_starts`): what an earlier start stored is complete.
+The server numbers transactions. After a promotion, or in a cluster that a dump was restored into,
+numbers that a follower has passed may be used again. So a follower reads one start of the server
+after the other (`server_starts`): what an earlier start stored is complete.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ from syncline.store.data.server_starts import read_starts
 from syncline.store.listings.signals import FIRST_ID, read_signal
 from syncline.store.pool import Transaction
 
-ROWS_LOOKED_AT = 10_000  # however few of them are wanted, a look ends
+ROWS_SCANNED = 10_000  # at most, however few of them are wanted
 ALL_TRANSACTIONS = 2**64 - 1
 
 HORIZON = """
-    -- Where transactions may still be running: this start of this server, from the oldest one on.
+    -- This start of the server, and its oldest transaction that may still run.
     SELECT pg_catalog.pg_postmaster_start_time() AS started_at,
            pg_catalog.pg_is_in_recovery() AS is_standby,
            pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text AS transaction
 """
 
 LOOK = """
-    -- The next signals of a start below a transaction, told apart by whether they are wanted.
+    -- The next signals of a start below a transaction, and whether each is wanted.
     SELECT s.server_start, s.transaction_id::text AS written_by, s.id,
            (($6::text IS NULL OR tenant_id = $6) AND ($7::uuid IS NULL OR connection_id = $7)
             AND ($8::text IS NULL OR provider_slug = $8) AND ($9::text IS NULL OR kind = $9))
@@ -44,7 +44,7 @@ LOOK = """
 """
 
 READ = """
-    -- These signals, in the order of a look.
+    -- These signals, in the order of their ids in the list.
     SELECT s.id, s.tenant_id, s.provider_slug, s.connection_id, s.job_id, s.kind, s.occurred_at,
            s.received_at, s.payload, s.dedupe_key
       FROM unnest($1::uuid[]) WITH ORDINALITY AS picked (id, place)
@@ -61,8 +61,8 @@ LAST = """
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """The ids of what comes next, and the rest of what `FollowBatch` says."""
+class FollowIds:
+    """A `FollowBatch` with ids in place of signals."""
 
     ids: Sequence[UUID]
     position: Position
@@ -79,12 +79,14 @@ class Stretch:
     below: int = ALL_TRANSACTIONS
 
 
-async def look(tx: Transaction, wanted: SignalFilter, position: Position, *, limit: int) -> Looked:
-    """Return up to `limit` of the wanted signals after a position; time bounds are not heeded.
+async def find(
+    tx: Transaction, wanted: SignalFilter, position: Position, *, limit: int
+) -> FollowIds:
+    """Return up to `limit` of the wanted signals after a position; `since` and `until` are ignored.
 
-    It passes over everybody's signals, so that it ends however few are wanted.
+    It reads a bounded number of rows, wanted or not, so that it ends however few are wanted.
     """
-    budget = limit if wanted == SignalFilter() else ROWS_LOOKED_AT
+    budget = limit if wanted == SignalFilter() else ROWS_SCANNED
     # The horizon is a statement of its own: the next one sees all that is below it.
     stretches = await _stretches(tx, position)
     looked: list[Any] = []
@@ -97,7 +99,7 @@ async def look(tx: Transaction, wanted: SignalFilter, position: Position, *, lim
         position = replace(position, server_start=stretches[0].server_start)
     last = picked[-1] if len(picked) == limit else looked[-1] if looked else None
     reached = _position(last) if last is not None else position
-    return Looked(
+    return FollowIds(
         [row["id"] for row in picked],
         reached,
         is_caught_up=len(picked) < limit and len(looked) < budget,
@@ -107,12 +109,12 @@ async def look(tx: Transaction, wanted: SignalFilter, position: Position, *, lim
 
 
 async def read(tx: Transaction, ids: Sequence[UUID]) -> list[StoredSignal]:
-    """Return the signals that a look found."""
+    """Return the signals with these ids, in that order."""
     return [read_signal(row) for row in await tx.fetch(READ, ids)]
 
 
 async def read_end(tx: Transaction) -> Position:
-    """Return the position after all that can be told now."""
+    """Return the position after every signal below the horizon."""
     for stretch in reversed(await _stretches(tx, START)):
         last = await tx.fetchrow(LAST, stretch.server_start, str(stretch.below))
         if last is not None:
@@ -121,7 +123,7 @@ async def read_end(tx: Transaction) -> Position:
 
 
 async def _stretches(tx: Transaction, position: Position) -> list[Stretch]:
-    """Return what lies after a position, start by start."""
+    """Return what lies after a position, one stretch per start of the server."""
     horizon = await tx.fetchrow(HORIZON)
     after, below = (position.transaction, position.signal_id), int(horizon["transaction"])
     present: datetime = horizon["started_at"]

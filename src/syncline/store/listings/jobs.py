@@ -1,4 +1,4 @@
-"""Pages of jobs, the newest first: one statement for each index that can lead to them."""
+"""Pages of jobs, newest first: one statement for each index that can find them."""
 
 from datetime import UTC, datetime
 from uuid import UUID
@@ -14,10 +14,10 @@ UNSUCCESSFUL = (JobStatus.FAILED, JobStatus.CANCELLED)
 
 
 Place = tuple[datetime | None, UUID]
-"""Where a page ended: when the last job finished (told only among a connection's), and its id."""
+"""Where a page ended: when its last job finished (None unless of one connection), and its id."""
 
 BY_ID = """
-    -- Jobs of everybody.
+    -- Jobs of every tenant.
     SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
            scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
            updated_at
@@ -47,7 +47,7 @@ ENDED_OF_TENANT = """
 """
 
 PENDING_OF_TENANT = """
-    -- One tenant's jobs that wait or run, by way of its connections.
+    -- One tenant's pending jobs, found through its connections.
     SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
            j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
            j.error, j.slot_at, j.created_at, j.updated_at
@@ -65,7 +65,7 @@ PENDING_OF_TENANT = """
 """
 
 UNSUCCESSFUL_BY_ID = """
-    -- Jobs that came to nothing.
+    -- Failed or cancelled jobs.
     SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
            scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
            updated_at
@@ -80,7 +80,7 @@ UNSUCCESSFUL_BY_ID = """
 """
 
 PENDING_BY_ID = """
-    -- Jobs that wait or run: few, or else the newest ones are among them.
+    -- Pending jobs: there are few, or the newest jobs are among them.
     SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
            scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
            updated_at
@@ -95,7 +95,7 @@ PENDING_BY_ID = """
 """
 
 BY_CONNECTION = """
-    -- One connection's jobs: what is pending, then by when it finished.
+    -- One connection's jobs: pending ones, then the others by when they finished.
     SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
            scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
            updated_at
@@ -114,7 +114,7 @@ BY_CONNECTION = """
 async def read_page(
     tx: Transaction, wanted: JobFilter, *, before: Place | None, limit: int
 ) -> list[Job]:
-    """Return the jobs that come next, the newest first."""
+    """Return the next jobs, newest first."""
     is_history = wanted.connection_id is not None
     beginning = (UNFINISHED if is_history else None, LAST_ID)
     filters = (
@@ -131,14 +131,14 @@ async def read_page(
 
 
 def place_of(job: Job, wanted: JobFilter) -> Place:
-    """Return where a page that ends with the job ends."""
+    """Return the place of a page that ends with this job."""
     if wanted.connection_id is None:
         return None, job.id
     return job.finished_at or UNFINISHED, job.id
 
 
 def _statements(wanted: JobFilter) -> tuple[str, ...]:
-    """Return the statements whose rows, put together, are what is wanted."""
+    """Return the statements that together find the wanted jobs."""
     is_pending, is_unsuccessful = wanted.status in PENDING, wanted.status in UNSUCCESSFUL
     if wanted.connection_id is not None:
         return (BY_CONNECTION,)

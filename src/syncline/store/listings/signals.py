@@ -1,4 +1,4 @@
-"""Pages of signals by when they were stored: one statement for each index and direction."""
+"""Pages of signals in the order they were stored: one statement per index and direction."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,7 @@ Place = tuple[datetime, UUID]
 """Where a page ended: when its last signal was stored, and its id."""
 
 FORWARD = """
-    -- Signals of everybody, the oldest first.
+    -- Signals of every tenant, oldest first.
     SELECT id, tenant_id, provider_slug, connection_id, job_id, kind, occurred_at, received_at,
            payload, dedupe_key
       FROM {schema}.signals
@@ -27,7 +27,7 @@ FORWARD = """
 """
 
 BACKWARD = """
-    -- Signals of everybody, the newest first.
+    -- Signals of every tenant, newest first.
     SELECT id, tenant_id, provider_slug, connection_id, job_id, kind, occurred_at, received_at,
            payload, dedupe_key
       FROM {schema}.signals
@@ -38,7 +38,7 @@ BACKWARD = """
 """
 
 FORWARD_OF_TENANT = """
-    -- One tenant's signals, the oldest first.
+    -- One tenant's signals, oldest first.
     SELECT id, tenant_id, provider_slug, connection_id, job_id, kind, occurred_at, received_at,
            payload, dedupe_key
       FROM {schema}.signals
@@ -49,7 +49,7 @@ FORWARD_OF_TENANT = """
 """
 
 BACKWARD_OF_TENANT = """
-    -- One tenant's signals, the newest first.
+    -- One tenant's signals, newest first.
     SELECT id, tenant_id, provider_slug, connection_id, job_id, kind, occurred_at, received_at,
            payload, dedupe_key
       FROM {schema}.signals
@@ -60,7 +60,7 @@ BACKWARD_OF_TENANT = """
 """
 
 FORWARD_OF_CONNECTION = """
-    -- One connection's signals, the oldest first.
+    -- One connection's signals, oldest first.
     SELECT id, tenant_id, provider_slug, connection_id, job_id, kind, occurred_at, received_at,
            payload, dedupe_key
       FROM {schema}.signals
@@ -71,7 +71,7 @@ FORWARD_OF_CONNECTION = """
 """
 
 BACKWARD_OF_CONNECTION = """
-    -- One connection's signals, the newest first.
+    -- One connection's signals, newest first.
     SELECT id, tenant_id, provider_slug, connection_id, job_id, kind, occurred_at, received_at,
            payload, dedupe_key
       FROM {schema}.signals
@@ -82,7 +82,7 @@ BACKWARD_OF_CONNECTION = """
 """
 
 GET = """
-    -- One signal, of one tenant where one is named.
+    -- One signal, which must be the tenant's if one is named.
     SELECT id, tenant_id, provider_slug, connection_id, job_id, kind, occurred_at, received_at,
            payload, dedupe_key
       FROM {schema}.signals
@@ -98,7 +98,7 @@ async def read_page(
     after: Place | None,
     limit: int,
 ) -> list[StoredSignal]:
-    """Return the signals that come next in the direction."""
+    """Return the next signals in this direction."""
     place = after or ((LATEST, LAST_ID) if newest_first else (EARLIEST, FIRST_ID))
     rows = await tx.fetch(
         _statement(wanted, newest_first),

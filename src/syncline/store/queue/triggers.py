@@ -1,18 +1,18 @@
-"""Jobs as people ask for them: trigger, cancel, make due, look."""
+"""What people do with jobs: trigger, cancel, make due, get, and find many."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from syncline.model import Job
+from syncline.model import Job, JobFilter
 from syncline.sdk.json_text import read_json
 from syncline.store.pool import Transaction
 
 TRIGGER = """
-    -- Sync now: insert a job, or pull the queued one forward (its wait ends too, unless the
-    -- provider asked for it), or mark the running one to be followed by exactly one more; and wake
-    -- the workers. All in one statement, because somebody waits for it.
+    -- Sync now: insert a job; or pull the queued one forward, ending its wait unless the provider
+    -- asked for it; or request one rerun after the running one. Then wake the workers. All in one
+    -- statement, because somebody waits for it.
     WITH connection AS MATERIALIZED (
         SELECT id, tenant_id, provider_slug, status FROM {schema}.connections
          WHERE id = $2 AND ($3::text IS NULL OR tenant_id = $3)
@@ -45,8 +45,8 @@ TRIGGER = """
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What somebody asks for: a sync of one connection, of one tenant where one is named."""
+class TriggerRequest:
+    """A sync of one connection, which must be the tenant's if one is named."""
 
     connection_id: UUID
     tenant_id: str | None
@@ -55,27 +55,31 @@ class Request:
     cursor: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """The channel that wakes workers, if there is one, and who sends."""
+
+    channel: str | None
+    sender: str
+
+
 async def trigger(
     tx: Transaction,
-    request: Request,
+    request: TriggerRequest,
     job_id: UUID,
+    notification: Notification,
     *,
     now: datetime | None,
-    channel: str | None,
-    sender: str,
 ) -> tuple[str | None, Job | None]:
-    """Return the connection's status, where there is one, and the job, where that is active."""
+    """Return the connection's status, and the job if the connection is active.
+
+    Both are None if there is no such connection.
+    """
     row = await tx.fetchrow(
         TRIGGER,
-        job_id,
-        request.connection_id,
-        request.tenant_id,
-        request.job_type,
-        request.priority,
-        request.cursor,
-        now,
-        channel,
-        sender,
+        *(job_id, request.connection_id, request.tenant_id, request.job_type),
+        *(request.priority, request.cursor, now),
+        *(notification.channel, notification.sender),
     )
     if row is None:
         return None, None
@@ -85,8 +89,8 @@ async def trigger(
 
 
 CANCEL = """
-    -- Cancel one pending job; a worker that runs it notices at its next renewal. Until it says that
-    -- its connector has stopped, or its lease would have ended, the connection's next job waits.
+    -- Cancel one pending job. A worker that runs it notices at its next renewal. The connection's
+    -- next job waits until that worker reports that its connector stopped, or its lease ends.
     UPDATE {schema}.sync_jobs
        SET status = 'cancelled', finished_at = $2, stops_by = lease_expires_at,
            stops_token = lease_token, lease_token = NULL, lease_expires_at = NULL,
@@ -100,7 +104,7 @@ async def cancel(tx: Transaction, job_id: UUID, *, now: datetime) -> bool:
 
 
 MAKE_DUE = """
-    -- End the wait of a queued job.
+    -- Make a queued job due.
     UPDATE {schema}.sync_jobs
        SET retry_after = NULL, scheduled_at = least(scheduled_at, $2), updated_at = now()
      WHERE id = $1 AND status = 'queued'
@@ -112,7 +116,7 @@ async def make_due(tx: Transaction, job_id: UUID, *, now: datetime) -> bool:
 
 
 GET = """
-    -- One job, of one tenant where one is named.
+    -- One job, which must be the tenant's if one is named.
     SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
            scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
            updated_at
@@ -127,7 +131,7 @@ async def get(tx: Transaction, job_id: UUID, tenant_id: str | None) -> Job | Non
 
 
 GET_CURSOR = """
-    -- A job's cursor as it is stored: read and written again, a number might become another.
+    -- A job's cursor as stored: decoding and encoding it could change a number.
     SELECT cursor FROM {schema}.sync_jobs WHERE id = $1
 """
 
@@ -135,6 +139,49 @@ GET_CURSOR = """
 async def get_cursor(tx: Transaction, job_id: UUID) -> str | None:
     cursor: str | None = await tx.fetchval(GET_CURSOR, job_id)
     return cursor
+
+
+NEXT_PENDING = """
+    -- The next pending jobs; $6 is 'queued', 'running', or 'backoff'.
+    SELECT j.id FROM {schema}.sync_jobs j
+     WHERE j.status IN ('queued', 'running')
+       AND ($1::text IS NULL OR j.tenant_id = $1) AND ($2::text IS NULL OR j.provider_slug = $2)
+       AND ($3::uuid IS NULL OR j.connection_id = $3) AND ($4::text IS NULL OR j.job_type = $4)
+       AND CASE WHEN $6::text = 'backoff' THEN j.status = 'queued' AND j.retry_after IS NOT NULL
+                ELSE j.status = $6::text END
+       AND j.id > $5
+     ORDER BY j.id LIMIT $7
+"""
+
+NEXT_ENDED = """
+    -- The next failed or cancelled jobs that no later job of the same type follows.
+    SELECT j.id FROM {schema}.sync_jobs j
+     WHERE j.status = $6::text AND j.status IN ('failed', 'cancelled')
+       AND ($1::text IS NULL OR j.tenant_id = $1) AND ($2::text IS NULL OR j.provider_slug = $2)
+       AND ($3::uuid IS NULL OR j.connection_id = $3) AND ($4::text IS NULL OR j.job_type = $4)
+       AND j.id > $5
+       AND NOT EXISTS (SELECT FROM {schema}.sync_jobs later
+                        WHERE later.connection_id = j.connection_id
+                          AND later.finished_at > j.finished_at AND later.job_type = j.job_type)
+       AND NOT EXISTS (SELECT FROM {schema}.sync_jobs pending
+                        WHERE pending.connection_id = j.connection_id
+                          AND pending.job_type = j.job_type
+                          AND pending.status IN ('queued', 'running'))
+     ORDER BY j.id LIMIT $7
+"""
+
+
+async def next_jobs(
+    tx: Transaction, which: JobFilter, state: str, *, after: UUID, limit: int
+) -> list[UUID]:
+    """Return the ids of the next jobs in a state, which is a status or `backoff`.
+
+    The filter's status and times are not used.
+    """
+    statement = NEXT_ENDED if state in ("failed", "cancelled") else NEXT_PENDING
+    filters = (which.tenant_id, which.provider_slug, which.connection_id, which.job_type)
+    rows = await tx.fetch(statement, *filters, after, state, limit)
+    return [row["id"] for row in rows]
 
 
 def read_job(row: Any) -> Job:

@@ -1,16 +1,21 @@
 """Many connections at once: each is added once, and a bad one harms no other."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from support.world import World, at
-from syncline.services.connection_batches import NewConnection
+from syncline.services.connections import NewConnection
 
 
-def new(number: int, **fields: object) -> NewConnection:
-    values = {"tenant_id": "acme", "provider_slug": "github", "external_id": f"a-{number}"}
-    return NewConnection(**{**values, **fields})  # type: ignore[arg-type]
+def new(number: int, **fields: Any) -> NewConnection:
+    values: dict[str, Any] = {
+        "tenant_id": "acme",
+        "provider_slug": "github",
+        "external_id": f"a-{number}",
+    }
+    return NewConnection(**{**values, **fields})
 
 
 async def test_connections_are_added_as_create_adds_them(world: World) -> None:
