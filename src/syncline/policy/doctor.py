@@ -268,11 +268,11 @@ def _bloat(symptoms: Symptoms) -> Iterator[Diagnosis]:
     for table in symptoms.tables:
         swollen = table.dead > DEAD_ROWS and table.dead > DEAD_SHARE * (table.live + table.dead)
         vacuumed = table.vacuumed_at
-        told = f"vacuumed {_ago(symptoms.now - vacuumed)}" if vacuumed else "not vacuumed yet"
+        vacuum = f"vacuumed {_ago(symptoms.now - vacuumed)}" if vacuumed else "not vacuumed yet"
         yield Diagnosis(
             f"table {table.name}",
             Verdict.WARNING if swollen else Verdict.OK,
-            f"{table.bytes / 1e6:,.0f} MB, {table.live:,} rows, {table.dead:,} dead; {told}",
+            f"{table.bytes / 1e6:,.0f} MB, {table.live:,} rows, {table.dead:,} dead; {vacuum}",
             f"Vacuum it (VACUUM ANALYZE {table.name}), and see what kept autovacuum from it: old "
             "snapshots, or too few workers."
             if swollen

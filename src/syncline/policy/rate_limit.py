@@ -1,14 +1,14 @@
-"""How often somebody may ask: a bucket of tokens that refills at a steady rate."""
+"""Rate limit of API clients: a token bucket that refills at a steady rate."""
 
 import ipaddress
 from dataclasses import dataclass
 
-IPV6_PREFIX = 64  # what one customer of a provider has; single addresses are free
+IPV6_PREFIX = 64  # one customer has a whole /64, so single addresses mean nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Tokens that come back each second, and how many a bucket holds."""
+    """Tokens added per second, and how many a bucket holds."""
 
     per_second: float
     burst: int
@@ -16,14 +16,14 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """How many tokens there were, and when."""
+    """The tokens in a bucket at an instant."""
 
     tokens: float
     at: float
 
 
 def take(bucket: Bucket | None, rate: Rate, now: float) -> tuple[Bucket, float]:
-    """Return the bucket after a token was taken, and 0; or as it is, and the seconds to wait."""
+    """Take a token: return the bucket and 0, or the bucket unchanged and the seconds to wait."""
     tokens = _tokens_at(bucket, rate, now)
     if tokens >= 1:
         return Bucket(tokens - 1, now), 0.0
@@ -31,14 +31,14 @@ def take(bucket: Bucket | None, rate: Rate, now: float) -> tuple[Bucket, float]:
 
 
 def _tokens_at(bucket: Bucket | None, rate: Rate, now: float) -> float:
-    """Return how many tokens there are now; a bucket that nobody used is full."""
+    """Return the tokens at `now`; an unused bucket is full."""
     if bucket is None:
         return rate.burst
     return min(rate.burst, bucket.tokens + max(0.0, now - bucket.at) * rate.per_second)
 
 
 def network_of(address: str) -> str:
-    """Return whom an address stands for: itself, or of IPv6 the /64 that it lies in."""
+    """Return the address itself, or the /64 of an IPv6 address."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

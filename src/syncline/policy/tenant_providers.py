@@ -8,7 +8,7 @@ SETTING = "api.tenant_providers"
 
 @dataclass(frozen=True, slots=True)
 class ProviderFacts:
-    """What is known of a provider's connector; `cannot_confine` is why tenants are unsafe here."""
+    """Facts about a provider's connector; `cannot_confine` is why it is unsafe for tenants."""
 
     is_known: bool
     is_local: bool = False
@@ -16,9 +16,9 @@ class ProviderFacts:
 
 
 def why_refused(provider: str, facts: ProviderFacts, named: Collection[str] | None) -> str | None:
-    """Return why a tenant's key may not connect a provider, or None where it may.
+    """Return why a tenant's key may not connect a provider, or None if it may.
 
-    What is not known here may be anything, and so is refused unless an operator named it.
+    An unknown provider could be anything, so it is refused unless an operator named it.
     """
     refused = f"tenants' keys may not connect the provider {provider!r}"
     if facts.cannot_confine is not None:

@@ -152,10 +152,10 @@ async def check_inheritance(tx: Transaction, schema: str) -> None:
     found = await _read_facts(tx, role_name(schema))
     if found["inherits"] and not found["is_above"] and not found["is_citus"]:
         role = quote_name(role_name(schema))
-        mend = "; ".join(one for one in _for_role(found, role, quote_name(schema)))
+        fix = "; ".join(one for one in _for_role(found, role, quote_name(schema)))
         raise SchemaError(
-            f"role {found['member']!r} inherits {role}, and would see only what a request sees: "
-            f"run {mend}"
+            f"role {found['member']!r} inherits {role} and would see only what a request sees: "
+            f"run {fix}"
         )
 
 

@@ -20,17 +20,17 @@ from syncline.store.pool import Pool, Transaction, is_passing
 from syncline.store.statements import Statements, quote_name
 
 TRIES = 10
-# Whoever waits longer than this for a table would make the engine's own claims wait.
+# A longer wait for a table would make the engine's own claims wait behind it.
 LOCK_TIMEOUT = timedelta(seconds=3)
-# What Postgres says, by chance one or the other, to the slower of two that create the same thing.
+# Any of these can hit the slower of two sessions that create the same thing.
 CREATED_MEANWHILE = (
     asyncpg.DuplicateSchemaError,
     asyncpg.DuplicateTableError,
     asyncpg.DuplicateObjectError,
     asyncpg.UniqueViolationError,
-    asyncpg.InternalServerError,  # "tuple concurrently updated": of two that grant
+    asyncpg.InternalServerError,  # "tuple concurrently updated", when two sessions grant
 )
-# Without the right to make the role; a name that Postgres keeps for itself; no role to grant to.
+# No right to create the role; a name that Postgres reserves; no role to grant to.
 REFUSED = (
     asyncpg.InsufficientPrivilegeError,
     asyncpg.ReservedNameError,
@@ -40,7 +40,7 @@ FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 REQUIRES = re.compile(r"^-- requires: (\d+)$", re.MULTILINE)
 
 CREATE_LEDGER = """
-    -- What has been applied; `requires` is the newest migration that code must know to run on it.
+    -- Applied migrations; `requires` is the newest migration that code must know to work on them.
     CREATE TABLE IF NOT EXISTS {schema}.schema_migrations (
         version    int PRIMARY KEY,
         name       text NOT NULL,
@@ -51,7 +51,7 @@ CREATE_LEDGER = """
 """
 
 LEDGER_EXISTS = """
-    -- Told from the catalogue: a query on a missing table would abort the transaction.
+    -- Read from the catalogue: a query on a missing table would abort the transaction.
     SELECT count(*) = 1 FROM pg_catalog.pg_tables
      WHERE schemaname = $1 AND tablename = 'schema_migrations'
 """
@@ -62,7 +62,7 @@ READ_LEDGER = """
 """
 
 ADD_TO_LEDGER = """
-    -- Note a migration as applied.
+    -- Record a migration as applied.
     INSERT INTO {schema}.schema_migrations (version, name, checksum, requires)
     VALUES ($1, $2, $3, $4)
 """
@@ -99,10 +99,10 @@ def known_migrations() -> list[Migration]:
 async def migrate(
     pool: Pool, *, tries: int = TRIES, lock_timeout: timedelta = LOCK_TIMEOUT
 ) -> list[str]:
-    """Bring the schema up to this version and return what was applied.
+    """Bring the schema up to this version and return the migrations applied.
 
-    Raises SchemaError on one that is too new for this version. The role for requests is made too,
-    as far as this session may.
+    Raises SchemaError if the schema is too new for this version. Also creates the role for
+    requests, as far as this session has the rights.
     """
     reason = ""
     done: list[str] = []
@@ -125,7 +125,7 @@ async def migrate(
 
 
 async def check_schema(tx: Transaction, schema: str) -> None:
-    """Raise one clear line unless this version can work on the database's schema."""
+    """Raise SchemaError unless this version can work on the database's schema."""
     known = known_migrations()[-1].version
     if not await tx.fetchval(LEDGER_EXISTS, schema):
         raise SchemaError(f"schema {schema!r} has no Syncline tables yet: run `syncline migrate`")
@@ -145,7 +145,7 @@ async def check_schema(tx: Transaction, schema: str) -> None:
 
 
 async def read_versions(tx: Transaction) -> SchemaVersions:
-    """Return what the database is at, and what this version knows."""
+    """Return the schema's version, and the newest that this Syncline knows."""
     applied = await tx.fetch(READ_LEDGER)
     newest = max((row["version"] for row in applied), default=0)
     return SchemaVersions(newest, known_migrations()[-1].version)
@@ -154,7 +154,7 @@ async def read_versions(tx: Transaction) -> SchemaVersions:
 async def _install_api_role(connection: Any, schema: str, lock_timeout: timedelta) -> None:
     async with _transaction(connection):
         role = await api_role.read_role(Transaction(connection, Statements(schema)), schema)
-    for statement in role.statements:  # each on its own; those that are refused stay missing
+    for statement in role.statements:  # each in its own transaction; a refused one is skipped
         with suppress(*REFUSED):
             async with _transaction(connection):
                 await connection.execute(f"SET LOCAL lock_timeout = {_milliseconds(lock_timeout)}")
@@ -168,7 +168,7 @@ def _milliseconds(length: timedelta) -> str:
 async def _apply_missing(
     connection: Any, schema: str, lock_timeout: timedelta, done: list[str]
 ) -> None:
-    """Apply what is missing, and add the name of each migration once it is committed."""
+    """Apply the missing migrations; add each to `done` once it is committed."""
     quoted = quote_name(schema)
     timeout = _milliseconds(lock_timeout)
     exists = "SELECT count(*) = 1 FROM pg_catalog.pg_namespace WHERE nspname = $1"
@@ -179,7 +179,7 @@ async def _apply_missing(
         if not await connection.fetchval(LEDGER_EXISTS, schema):
             await connection.execute(CREATE_LEDGER.replace("{schema}", quoted))
     for migration in known_migrations():
-        # Looked up without a lock first: a role with few rights will do where nothing is missing.
+        # Without a lock first: if nothing is missing, a role with few rights is enough.
         async with _transaction(connection):
             if await _is_applied(connection, quoted, migration):
                 continue
@@ -200,7 +200,7 @@ async def _apply_missing(
 
 @asynccontextmanager
 async def _transaction(connection: Any) -> AsyncIterator[None]:
-    """Open a transaction in which statements mean what they say, also behind a pooler."""
+    """Open a transaction with our search path, also behind a pooler."""
     async with connection.transaction():
         await connection.execute(f"SET LOCAL search_path = {SEARCH_PATH}")
         yield

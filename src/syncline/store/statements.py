@@ -1,4 +1,4 @@
-"""Statements with the schema's quoted name put in, once."""
+"""Statements in which the schema's quoted name replaces `{schema}`."""
 
 
 def quote_name(name: str) -> str:
@@ -6,16 +6,16 @@ def quote_name(name: str) -> str:
 
 
 def quote_text(text: str) -> str:
-    """Return a literal that means the same whatever `standard_conforming_strings` says."""
+    """Return a literal that does not depend on `standard_conforming_strings`."""
     if "\0" in text:
         raise ValueError("text holds NUL")
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 class Statements(dict[str, str]):
-    """Statements by their text, with the quoted schema in place of `{schema}`.
+    """Statements by their text, each with the quoted schema in place of `{schema}`.
 
-    A comment at the end makes them other statements to whoever keeps prepared ones by their text.
+    The comment is appended. It makes different statements for caches that prepare by text.
     """
 
     def __init__(self, schema: str, comment: str = "") -> None:

@@ -43,7 +43,7 @@ def show_connection(connection: Connection, as_json: bool) -> None:
 
 
 def _sync(connection: Connection) -> dict[str, Any]:
-    """Return `metadata.sync`, which anybody may have overwritten."""
+    """Return `metadata.sync`; users may have overwritten it with anything."""
     metadata = connection.metadata
     sync = metadata.get("sync") if isinstance(metadata, dict) else None
     return sync if isinstance(sync, dict) else {}

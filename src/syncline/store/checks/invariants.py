@@ -165,7 +165,7 @@ INVARIANTS = (
     ),
     Invariant(
         "running_has_lease",
-        "A job is running if, and only if, somebody holds a lease on it"
+        "A job is running if, and only if, it has a lease"
         f" (of finished jobs, the newest {NEWEST} are read).",
         ("newest",),
         """
@@ -247,12 +247,12 @@ INVARIANTS = (
     ),
     Invariant(
         "stream_agrees",
-        "A stream that waits or runs stands where the last page that it committed left its"
-        " connection's cursor (full syncs, and types that run side by side, cannot be judged).",
+        "A pending stream has the cursor that its last committed page left on its connection"
+        " (full syncs, and types that run side by side, cannot be judged).",
         (),
         """
-        -- Streams whose job and connection a page did not leave together: one of the two lost it,
-        -- or somebody wrote to one of them by plain SQL. A later run may have moved the cursor.
+        -- Streams whose job and connection have different cursors: one lost a page, or was
+        -- changed by plain SQL. A later run may have moved the connection's cursor.
         SELECT j.id, j.connection_id, j.status, j.committed_pages
           FROM {schema}.sync_jobs j JOIN {schema}.connections c ON c.id = j.connection_id
          WHERE j.status IN ('queued', 'running') AND j.committed_pages > 0
@@ -282,13 +282,13 @@ INVARIANTS = (
     ),
     Invariant(
         "scheduled_in_time",
-        "No active connection without a job has a slot that passed more than two ticks ago (one"
-        " that was resumed by plain SQL cannot be dated, and is left out until the tick sees it;"
-        " so is one that the last tick found in somebody else's hands).",
+        "No active connection without a job has a slot that passed more than two ticks ago"
+        " (except one resumed by plain SQL, until the tick sees it, and one whose row was locked"
+        " at the last tick).",
         ("two_ticks_ago", "maximum_interval", "default_interval"),
         """
-        -- Connections that the tick has left behind. An edited interval that the tick has not
-        -- seen yet cannot be dated either: the longer of the two counts.
+        -- Connections that the tick missed. The tick may not have seen an edited interval yet, so
+        -- the longer of the two counts.
         SELECT c.id AS connection_id, done.last_finished_at, interval.seconds AS interval_seconds
           FROM {schema}.connections c
          CROSS JOIN LATERAL (
@@ -317,11 +317,11 @@ INVARIANTS = (
     ),
     Invariant(
         "looked_at_in_time",
-        "The tick looks at a connection no later than its next slot"
-        f" (the {NEWEST} that it looks at last are read).",
+        "The tick checks a connection no later than its next slot"
+        f" (the {NEWEST} that it checks last are read).",
         ("newest", "maximum_interval", "default_interval"),
         """
-        -- Connections that the tick would come to see too late.
+        -- Connections that the tick would check too late.
         SELECT c.id AS connection_id, c.look_at, done.last_finished_at
           FROM (SELECT id, look_at, last_finished_at, interval_stored, interval_planned
                   FROM {schema}.connections WHERE status = 'active'
@@ -350,7 +350,7 @@ INVARIANTS = (
         f" (the newest {NEWEST} of each are read).",
         ("newest",),
         """
-        -- Rows that somebody else's connection stands behind.
+        -- Rows whose connection belongs to another tenant or provider.
         SELECT kind, row.id, row.tenant_id, c.tenant_id AS connection_tenant,
                row.provider_slug, c.provider_slug AS connection_provider
           FROM ((SELECT 'job' AS kind, id, tenant_id, provider_slug, connection_id

@@ -1,4 +1,4 @@
-"""A Postgres server that nobody has to install, shared by the processes of one home."""
+"""A Postgres server that comes with Syncline, shared by all processes of one home folder."""
 
 from syncline.store.embedded.binaries import Binaries, find_binaries, read_binaries
 from syncline.store.embedded.server import EmbeddedPostgres, keep_running, stop, upgrade

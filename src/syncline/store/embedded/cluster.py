@@ -34,8 +34,8 @@ START_SECONDS = 60
 STOP_SECONDS = 60
 LOG_BYTES = 5_000_000
 LOG_TAIL_LINES = 15
-DATA_PATH_BYTES = 900  # Postgres cuts paths at 1023 bytes, those of files in the folder too
-# The shell ends at once, so the server is nobody's child: it outlives us and leaves no zombie.
+DATA_PATH_BYTES = 900  # Postgres truncates paths at 1023 bytes, also those of files in the folder
+# The shell ends at once, so the server has no parent here: it outlives us and leaves no zombie.
 DETACH = '"$@" </dev/null >>"$0" 2>&1 &'
 
 
@@ -45,7 +45,7 @@ class Cluster:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.data = home / "postgres"
-        self.unfinished = home / "postgres.new"  # worth nothing to anybody
+        self.unfinished = home / "postgres.new"  # may be deleted at any time
         self.upgraded = home / "postgres.upgraded"  # complete, about to become the data folder
         self.keep_marker = home / "keep"
         self.lock_path = home / "server.lock"
@@ -55,7 +55,7 @@ class Cluster:
     async def start(
         self, binaries: Binaries | None = None, settings: Mapping[str, str] | None = None
     ) -> str:
-        """Start the server unless it runs already, and return its URL once it answers."""
+        """Start the server unless it is running, and return its URL once it answers."""
         launched = False
         deadline = monotonic() + START_SECONDS
         while (url := await reach(self.data)) is None:
@@ -72,7 +72,7 @@ class Cluster:
         return url
 
     async def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """Shut the server down, orderly unless told otherwise, and wait until it is all gone."""
+        """Signal the server to shut down and wait until all of its processes have ended."""
         signalled: list[Postmaster] = []
         deadline = monotonic() + STOP_SECONDS
         while self.is_alive():
@@ -82,11 +82,11 @@ class Cluster:
             await pause(POLL_SECONDS)
         for postmaster in signalled:
             if postmaster.socket_folder.name == socket_folder_name(self.home):
-                with suppress(OSError):  # a killed server leaves its socket, for the next to clear
+                with suppress(OSError):  # the next start removes the socket of a killed server
                     postmaster.socket_folder.rmdir()
 
     def is_alive(self) -> bool:
-        """Return whether any process of a server still runs, answering or not."""
+        """Return whether any process of a server is still running."""
         with FileLock(self.lock_path) as lock:
             return not lock.try_exclusive()
 
@@ -113,7 +113,7 @@ class Cluster:
     async def create(
         self, lock: FileLock, binaries: Binaries, launcher: Launcher, *options: str
     ) -> None:
-        """Make an empty data folder, under the name of an unfinished one."""
+        """Create an empty data folder, named as unfinished."""
         if len(os.fsencode(self.data)) > DATA_PATH_BYTES:
             raise EmbeddedError(f"SYNCLINE_HOME is too long a path for Postgres: {self.home}")
         locale = ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
@@ -124,7 +124,7 @@ class Cluster:
         await self.run([*launcher.prefix, *initdb], lock)
 
     async def run(self, command: list[str], lock: FileLock) -> str:
-        """Run a program that holds the lock as the server does, and return what it said."""
+        """Run a program that holds the lock, as the server does, and return its output."""
         done = await asyncio.to_thread(
             subprocess.run,
             command,
@@ -134,7 +134,7 @@ class Cluster:
             env=environment(),
             cwd=self.home,
             pass_fds=(lock.fileno(),),
-            start_new_session=True,  # Ctrl-C in the terminal is not meant for it
+            start_new_session=True,  # so that Ctrl-C in the terminal does not reach it
             check=False,
         )
         said = done.stdout.decode(errors="replace").strip()
@@ -172,7 +172,7 @@ class Cluster:
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         for remains in sockets.glob(".s.PGSQL.*"):
             remains.unlink()
-        self.keep_marker.unlink(missing_ok=True)  # it spoke of the server that is gone
+        self.keep_marker.unlink(missing_ok=True)  # it was about the server that is gone
 
     def _open_log(self) -> None:
         if self._log.exists() and self._log.stat().st_size > LOG_BYTES:
@@ -181,7 +181,7 @@ class Cluster:
         self._log_start = self._log.stat().st_size
 
     def _end_interrupted_upgrade(self) -> None:
-        """Stop what a killed upgrade left running, known by its port; no other is under way now."""
+        """Stop the server that a killed upgrade left running; its port identifies it."""
         if self.is_alive():
             left = [postmaster for postmaster in self._postmasters() if postmaster.port != PORT]
             self._signal(left, signal.SIGINT)
@@ -197,7 +197,7 @@ class Cluster:
         return postmasters
 
     def _failure(self, what: str) -> EmbeddedError:
-        """Return the error, with what the server logged since we launched it."""
+        """Return the error, with what the server logged since it was started."""
         with suppress(FileNotFoundError), self._log.open(errors="replace") as log:
             log.seek(self._log_start)
             lines = log.read().splitlines()[-LOG_TAIL_LINES:]

@@ -1,4 +1,4 @@
-"""A file lock that the kernel drops when its last holder dies, however it dies."""
+"""A file lock that the kernel releases when its last holder dies."""
 
 import os
 from pathlib import Path
@@ -27,15 +27,15 @@ class FileLock:
         return self._descriptor
 
     def try_exclusive(self) -> bool:
-        """Return whether nobody else held it, and now we do."""
+        """Try to take the lock exclusively; return whether that worked."""
         return self._try(exclusive=True)
 
     def try_shared(self) -> bool:
-        """Return whether nobody held it exclusively, and now we share it."""
+        """Try to share the lock; return whether that worked."""
         return self._try(exclusive=False)
 
     def close(self) -> None:
-        """Let go of it, which frees the lock unless a child inherited it."""
+        """Close the file. This releases the lock unless a child inherited it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -1,4 +1,4 @@
-"""As whom Postgres runs: it refuses root, so root has to go by another name."""
+"""Which user Postgres runs as: it refuses root, so root starts it as another user."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ WAY_OUT = "run as an ordinary user, or set SYNCLINE_DATABASE_URL"
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """What to put before a command, and to whom the files it writes then belong."""
+    """The prefix of a command, and the owner of the files that it writes."""
 
     prefix: tuple[str, ...]
     uid: int
@@ -23,7 +23,7 @@ class Launcher:
 
 
 def choose_launcher(binaries: Binaries, home: Path) -> Launcher:
-    """Return how to run the programs so that they reach the home and do not see root."""
+    """Return a way to run the programs: they reach the home and do not run as root."""
     if os.geteuid() != 0:
         return Launcher((), os.geteuid(), os.getegid())
     uid, gid = _nobody()
@@ -37,7 +37,7 @@ def choose_launcher(binaries: Binaries, home: Path) -> Launcher:
 
 
 def take_over(data: Path, launcher: Launcher) -> None:
-    """Make the launcher's user the owner of the data, if root used to run it the other way."""
+    """Make the launcher's user the owner of data that root used with another launcher."""
     owner = data.stat().st_uid
     if owner == launcher.uid:
         return
@@ -52,26 +52,26 @@ def take_over(data: Path, launcher: Launcher) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return what the programs get to see: no secrets of ours, no PG* variables, no locale."""
+    """Return the programs' environment: no secrets, no PG* variables, no locale."""
     passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return {**passed_on, "LC_ALL": "C", "TZ": "UTC"}
 
 
 def _in_user_namespace(uid: int, gid: int) -> Launcher:
-    """Root is nobody inside; on disk everything stays root's own."""
+    """Return a launcher in which root looks like `nobody`; files still belong to root."""
     mapping = (f"--map-user={uid}", f"--map-group={gid}")
     return Launcher(("unshare", "--user", *mapping, "--"), uid=0, gid=0)
 
 
 def _without_root(uid: int, gid: int) -> Launcher:
-    """Become nobody, keeping one right of root's; for containers that forbid namespaces.
+    """Return a launcher that becomes `nobody`, for containers that forbid namespaces.
 
-    That right, to pass by file modes, lets the server reach programs and data in folders closed
-    to others, so that nothing has to be copied and no folder opened up.
+    It keeps one capability of root, to ignore file modes. So the server reaches programs and data
+    in private folders, and nothing has to be copied or opened up.
     """
     user = (f"--reuid={uid}", f"--regid={gid}", "--clear-groups")
     rights = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
-    # Without this bit access(2), by which Postgres looks for its programs, ignores the right.
+    # Postgres finds its programs by access(2), which ignores the capability without this bit.
     counted = ("--securebits=+no_setuid_fixup",)
     return Launcher(("setpriv", *user, *rights, *counted, "--"), uid, gid)
 

@@ -1,8 +1,8 @@
-"""Who starts and stops the embedded server: several processes share it, the last one stops it.
+"""The embedded server as several processes share it: the first starts it, the last stops it.
 
-Each user holds `users.lock` shared from enter to exit, and whoever leaves and gets it exclusively
-stops the server; for a user that is killed the kernel lets go. Joining, leaving, starting and
-stopping happen one at a time, under `turn.lock`.
+Each process holds a shared lock on `users.lock` while it uses the server. A process that leaves and
+can take the lock exclusively is the last one, and stops the server. The kernel releases the lock of
+a killed process. Joining, leaving, starting and stopping take turns, under `turn.lock`.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -33,7 +33,7 @@ class EmbeddedPostgres:
         binaries: Binaries | None = None,
     ) -> None:
         self._cluster = Cluster(resolve_home(home))
-        self._settings = dict(server_settings or {})  # those of the process that starts it count
+        self._settings = dict(server_settings or {})  # the process that starts the server decides
         self._binaries = binaries
         self._use: FileLock | None = None
         self._url: str | None = None
@@ -68,20 +68,20 @@ class EmbeddedPostgres:
                 await _leave(self._cluster, self._use)
 
     async def ensure_running(self) -> None:
-        """Start the server again if it has died while in use."""
+        """Restart the server if it died while in use."""
         async with _turn(self._cluster):
             self._url = await self._cluster.start(self._binaries, self._settings)
 
 
 async def keep_running(home: Path | None = None) -> str:
-    """Return the server's URL, and let it run without users until `stop`."""
+    """Return the server's URL and keep it running without users until `stop`."""
     async with EmbeddedPostgres(home) as server:
         Cluster(resolve_home(home)).keep_marker.touch()
         return server.url
 
 
 async def stop(home: Path | None = None) -> bool:
-    """Undo `keep_running`; return False if the server goes on because others use it."""
+    """End `keep_running` and stop the server; return False if other processes still use it."""
     cluster = Cluster(resolve_home(home))
     if not cluster.home.exists():
         return True
@@ -96,7 +96,7 @@ async def stop(home: Path | None = None) -> bool:
 
 
 async def upgrade(home: Path | None = None) -> str:
-    """Move the data to the newest Postgres found, and return what was done in a sentence."""
+    """Move the data to the newest Postgres found; return a sentence about it."""
     cluster = Cluster(resolve_home(home))
     make_home(cluster.home)
     async with _turn(cluster):
@@ -117,7 +117,7 @@ async def _join(cluster: Cluster) -> FileLock:
 
 
 async def _leave(cluster: Cluster, use: FileLock) -> None:
-    """Give up a use, and stop the server if it was the last and nobody asked to keep it."""
+    """Release the lock; stop the server if it was the last one and need not be kept running."""
     with use:
         if use.try_exclusive() and not cluster.keep_marker.exists():
             await cluster.stop()

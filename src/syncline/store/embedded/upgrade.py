@@ -14,7 +14,7 @@ from syncline.store.embedded.launcher import choose_launcher
 
 
 async def move_to_newest(cluster: Cluster) -> str:
-    """Return in a sentence what was done; interrupted anywhere, it can simply be run again."""
+    """Move the data; return a sentence about it. If interrupted, run it again."""
     cluster.finish_upgrade()
     major = cluster.major()
     found = await asyncio.to_thread(find_binaries)
@@ -31,7 +31,7 @@ async def move_to_newest(cluster: Cluster) -> str:
             raise EmbeddedError("the embedded database is in use: stop its users first")
         await _copy(cluster, lock, old, new)
     kept = _free_name(cluster.home, f"postgres-{major}")
-    # From here on the new folder is complete: `finish_upgrade` makes up for the last rename.
+    # The new folder is complete from here on; `finish_upgrade` repeats a missed last rename.
     cluster.unfinished.rename(cluster.upgraded)
     cluster.data.rename(kept)
     cluster.finish_upgrade()
@@ -42,7 +42,7 @@ async def move_to_newest(cluster: Cluster) -> str:
 
 
 async def _copy(cluster: Cluster, lock: FileLock, old: Binaries, new: Binaries) -> None:
-    """Build the new data folder beside the old one, which stays as it is."""
+    """Build the new data folder beside the old one, which is left unchanged."""
     launcher = await asyncio.to_thread(choose_launcher, new, cluster.home)
     control = [*launcher.prefix, old.path("pg_controldata"), str(cluster.data)]
     described = await cluster.run(control, lock)
@@ -53,14 +53,14 @@ async def _copy(cluster: Cluster, lock: FileLock, old: Binaries, new: Binaries) 
     folders += ["--socketdir", str(make_socket_folder(cluster.home))]
     move = [new.path("pg_upgrade"), f"--username={USER}", *folders]
     await cluster.run([*launcher.prefix, *move], lock)
-    (cluster.home / "delete_old_cluster.sh").unlink(missing_ok=True)  # the way back is to stay
+    (cluster.home / "delete_old_cluster.sh").unlink(missing_ok=True)  # keep the way back
 
 
 def _checksum_options(described: str, new: Binaries) -> list[str]:
-    """Return what makes the new folder agree with the old one on page checksums."""
+    """Return the options that give the new folder the old one's page checksums."""
     if re.search(r"checksum version: +0$", described, re.MULTILINE) is None:
         return ["--data-checksums"]
-    return ["--no-data-checksums"] if new.major >= 18 else []  # before 18 there is no such word
+    return ["--no-data-checksums"] if new.major >= 18 else []  # new in 18
 
 
 def _free_name(home: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""How large the tables are, and what keeps Postgres from tidying them up."""
+"""How large the tables are, and how long dead rows have been kept from removal."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -9,7 +9,7 @@ from syncline.store.pool import Transaction
 TABLES = ("connections", "sync_jobs", "signals")
 
 MEASURE_TABLES = """
-    -- Sizes with indexes, and rows as the planner and the statistics know them.
+    -- Sizes with indexes, and the rows that planner and statistics estimate.
     SELECT c.relname AS name, pg_catalog.pg_total_relation_size(c.oid) AS bytes,
            greatest(c.reltuples, 0)::bigint AS rows, coalesce(s.n_dead_tup, 0) AS dead_rows
       FROM pg_catalog.pg_class c
@@ -25,7 +25,7 @@ async def measure_tables(tx: Transaction) -> Sequence[TableSize]:
 
 
 OLDEST_SNAPSHOT = """
-    -- How long the oldest transaction has been open that keeps dead rows from being removed.
+    -- The age of the oldest transaction that keeps dead rows from being removed.
     SELECT coalesce(max(clock_timestamp() - xact_start), interval '0')
       FROM pg_catalog.pg_stat_activity
      WHERE datname = current_database() AND backend_type = 'client backend'
