@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -181,6 +182,8 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
         "cursor": {"page": 1},
         "credentials": None,
         "handle_signals": False,
+        "ids": [uuid4()],
+        "shown": [SimpleNamespace(started_at=at("12:00"))],
         "wanted": [NewConnection("acme", "tickets", "a-1")],
         "new": NewConnection("acme", "tickets", "a-1"),
         "which": JobFilter(),
@@ -195,6 +198,7 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
         (engine.secrets, "secrets."),
         (engine.workers, "workers."),
         (engine.tenants, "tenants."),
+        (engine.stats, "stats."),
         (engine.doctor, "doctor."),
     ):
         for name, method in inspect.getmembers(owner, inspect.iscoroutinefunction):
@@ -213,9 +217,17 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
 async def check_every_call_raises(engine: Engine, line: str) -> None:
     refusals = {}
     everything = calls(engine)
-    assert {"migrate", "health", "tick", "run_due", "run", "verify", "jobs.retry"} <= set(
-        everything
-    )
+    known = {
+        "migrate",
+        "health",
+        "tick",
+        "run_due",
+        "run",
+        "verify",
+        "jobs.retry",
+        "stats.overview",
+    }
+    assert known <= set(everything)
     for name in everything.keys() - {"migrate", "health"}:
         with pytest.raises(SchemaError) as refused:
             await everything[name]()
