@@ -71,7 +71,7 @@ TENANTS = (
     Mutation(
         "the provider of a connection that is changed",
         "a tenant rewrites the config of one that an operator made",
-        "api/tenant_providers.py",
+        "api/tenant_limits.py",
         (
             (
                 '    await check_providers(engine, principal, {"provider_slug":'
@@ -103,7 +103,7 @@ TENANTS = (
     Mutation(
         "the priority of a tenant's jobs",
         "they go before those that an operator puts first",
-        "api/routes/connections.py",
+        "api/tenant_limits.py",
         ((" and priority > TENANTS_HIGHEST_PRIORITY:", " and False:"),),
         "tests/api/test_scopes.py::test_a_tenants_key_asks_for_a_priority_of_10_at_most",
     ),

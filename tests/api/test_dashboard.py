@@ -150,7 +150,7 @@ async def test_a_connection_tells_why(world: World, local: Client) -> None:
     assert "has failed 3 times: Transient: 503 Service Unavailable" in said
     assert "Next run in 10 min" in said
     assert "Interval 15 min (default)" in said
-    assert "next try in 10 min" in said
+    assert "next attempt in 10 min" in said
     assert '"since" : "page-7"' in said
     assert 'issue_opened {"number": 42}' in said
     assert f'href="/jobs/{job}"' in page.text
@@ -189,7 +189,7 @@ async def test_its_forms_sync_pause_resume_and_change_the_interval(
     [
         ("interval", {"seconds": "5"}, 422, "interval_seconds is 5; it must be"),
         ("interval", {"seconds": "soon"}, 422, "it must be a whole number, or empty"),
-        ("explode", {}, 404, "there is no such action"),
+        ("explode", {}, 404, "this action does not exist"),
     ],
 )
 async def test_a_form_that_cannot_be_done_is_told_on_a_page(
@@ -228,7 +228,7 @@ async def test_those_that_refuse_are_named(world: World, local: Client) -> None:
     answer = await local.post("/connections/bulk", data=form)
 
     assert answer.status_code == 409
-    assert "1 done; 1 refused" in words(answer)
+    assert "1 done, 1 refused" in words(answer)
     assert f"connection {revoked.id} is revoked and cannot be paused" in words(answer)
     assert 'href="/connections">Back' in answer.text
     nothing = await local.post("/connections/bulk", data={"action": "pause"})

@@ -34,7 +34,7 @@ async def test_a_body_that_is_too_large(local: Client) -> None:
 
     for answer in (announced, streamed):
         assert answer.status_code == 413
-        assert answer.json()["detail"] == "the body may have 1000000 bytes"
+        assert answer.json()["detail"] == "the body may have at most 1000000 bytes"
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
@@ -109,7 +109,10 @@ async def test_who_asks_is_looked_up_once(world: World, monkeypatch: pytest.Monk
 async def test_the_body_of_a_login_is_small(local: Client) -> None:
     answer = await local.post("/login", data={"key": "x" * 9000})
 
-    assert (answer.status_code, answer.json()["detail"]) == (413, "the body may have 8000 bytes")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        413,
+        "the body may have at most 8000 bytes",
+    )
 
 
 async def test_a_bulk_may_be_larger(local: Client) -> None:
@@ -124,7 +127,7 @@ async def test_json_that_is_too_deep(local: Client, opening: str) -> None:
         deep = (opening * depth)[:900_000]
         answer = await local.post("/v1/connections", content=deep, headers=JSON)
         assert answer.status_code == 400
-        assert "nested 64 deep" in answer.json()["detail"]
+        assert "nested at most 64 levels deep" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +147,7 @@ async def test_a_body_of_too_many_values(local: Client) -> None:
     answer = await local.post("/v1/connections/bulk", content=lists, headers=JSON)
 
     assert answer.status_code == 413
-    assert answer.json()["detail"] == "the JSON holds more than 500000 values"
+    assert answer.json()["detail"] == "the JSON has more than 500000 values"
 
 
 async def test_brackets_in_texts_are_not_nesting(local: Client) -> None:

@@ -157,7 +157,7 @@ async def test_a_browser_has_the_scope_of_its_key(world: World) -> None:
 def test_a_route_without_a_scope_cannot_be_made() -> None:
     router = APIRouter(route_class=ScopedRoute)
 
-    with pytest.raises(TypeError, match="/open names 0 scopes"):
+    with pytest.raises(TypeError, match="/open declares 0 scopes"):
         router.add_api_route("/open", lambda: None)
 
 
@@ -171,7 +171,7 @@ async def test_the_description_names_every_scope(local: Client) -> None:
         for method, operation in methods.items()
     }
     assert all(told[place] == [SCOPES[place]] for place in told)
-    assert "Scope of the key: <code>operate</code>" in page
+    assert "Scope: <code>operate</code>" in page
 
 
 async def test_a_key_from_before_scopes_goes_on_as_it_was(world: World) -> None:
@@ -218,7 +218,7 @@ async def test_a_key_that_ends_soon_says_so_in_every_answer(world: World) -> Non
     assert [answer.status_code for answer in answers] == [200, 404, 200]
     for answer in answers:
         assert answer.headers["Syncline-Key-Expires"] == "2025-04-11T12:00:00Z"
-    assert "ends on 2025-04-11 12:00:00 UTC" in answers[-1].text
+    assert "expires on 2025-04-11 12:00:00 UTC" in answers[-1].text
 
 
 async def test_the_last_use_is_noted_and_written_later(world: World) -> None:
@@ -274,7 +274,7 @@ async def test_a_tenants_key_asks_for_a_priority_of_10_at_most(
 
     assert refused.status_code == 422
     assert refused.json()["errors"] == [
-        {"field": "priority", "rule": "a tenant's key may ask for 10 at most"}
+        {"field": "priority", "rule": "a tenant's key may use at most 10"}
     ]
     assert (highest.status_code, highest.json()["priority"]) == (202, 10)
     assert (operators.status_code, operators.json()["priority"]) == (202, 32_767)

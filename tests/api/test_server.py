@@ -54,7 +54,7 @@ def test_a_port_that_is_taken_is_told() -> None:
     with closing(Listener(ANYWHERE)) as first:
         port = first.socket.getsockname()[1]
 
-        with pytest.raises(SettingsError, match=f"api.port is {port}, which is taken") as caught:
+        with pytest.raises(SettingsError, match=f"api.port is {port}, which is in use") as caught:
             Listener(ApiSettings(port=port))
 
     assert "--port" in str(caught.value)

@@ -123,7 +123,7 @@ async def test_following_with_a_rare_filter_says_how_far_it_came_when_its_time_i
     world: World, local: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "ROWS_SCANNED", 4)
-    monkeypatch.setattr(routes, "LOOK_FOR_SECONDS", 0)
+    monkeypatch.setattr(routes, "SEARCH_SECONDS", 0)
     await add_signals(world, 10)
     answers, position = [], "start"
     for _ in range(3):

@@ -84,7 +84,7 @@ def test_many_are_chosen_paused_and_resumed(look: Visit) -> None:
 
     assert page.locator("button[value=pause]").is_disabled()
     page.check("[data-all]")
-    assert page.inner_text("[data-chosen]") == "3 chosen"
+    assert page.inner_text("[data-chosen]") == "3 selected"
     page.click("button[value=pause]")
     page.wait_for_selector(".done >> text=3 connections are paused.")
     assert {status_of(look, id_) for id_ in chosen} == {"paused"}
@@ -138,7 +138,7 @@ def test_the_overview_follows_and_can_be_held_still(look: Visit) -> None:
 
     page.click("#live")
     assert page.get_attribute("#live", "aria-pressed") == "false"
-    assert page.inner_text("#live") == "Held"
+    assert page.inner_text("#live") == "Paused"
 
 
 def test_a_choice_is_not_lost_to_a_live_update(look: Visit) -> None:

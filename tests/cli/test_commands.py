@@ -240,7 +240,7 @@ def test_verify_fails_and_shows_what_breaks_an_invariant(syncline: CommandLine) 
     as_json = syncline("verify", "--json")
 
     assert result.exit_code == as_json.exit_code == 1
-    assert "tenants_agree is broken by:" in result.stdout
+    assert "tenants_agree is broken by these rows:" in result.stdout
     assert str(stray) in result.stdout
     assert result.stderr.startswith("syncline: 1 of ")
     assert f'"id": "{stray}"' in as_json.stdout

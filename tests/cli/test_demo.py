@@ -31,8 +31,8 @@ async def test_a_dozen_accounts_of_three_tenants_and_the_repository(
     (git,) = (connection for connection in added if connection.provider_slug == "git")
     assert git.config == {"url": str(repository)}
     assert told == [
-        f"The commits of {repository} are among what is synced.",
-        "13 demo connections added.",
+        f"The demo also syncs the commits of {repository}.",
+        "Added 13 demo connections.",
     ]
 
 
@@ -42,14 +42,14 @@ async def test_the_second_time_nothing_is_added(world: World, repository: Path) 
     told = await add_demo_connections(world.engine, repository)
 
     assert len(await world.engine.connections.list()) == 13
-    assert told[1] == "0 demo connections added, 13 are there from before."
+    assert told[1] == "Added 0 demo connections; 13 existed already."
 
 
 async def test_without_a_repository_the_rest_is_shown(world: World, tmp_path: Path) -> None:
     told = await add_demo_connections(world.engine, tmp_path)
 
     assert len(await world.engine.connections.list()) == 12
-    assert told[0] == f"{tmp_path} is in no git repository: the demo goes without one."
+    assert told[0] == f"{tmp_path} is not in a git repository, so the demo syncs none."
 
 
 def test_without_the_git_program_it_says_so(
@@ -60,7 +60,7 @@ def test_without_the_git_program_it_says_so(
     found, told = find_repository(repository)
 
     assert found is None
-    assert told.startswith("The git program was not found")
+    assert told.startswith("git is not installed")
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="the git program is missing")

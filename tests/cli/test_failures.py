@@ -47,7 +47,7 @@ def test_an_unreachable_database(command: list[str]) -> None:
 def test_a_database_url_that_cannot_be_read(url: str) -> None:
     line = fail("--database-url", url, "migrate")
 
-    assert line.startswith("syncline: database_url cannot be read; it must look like ")
+    assert line.startswith("syncline: database_url is not a valid URL; write it as ")
     assert "hun" not in line
 
 
@@ -81,9 +81,12 @@ def test_a_bad_setting(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
-        ("no_such_module", "cannot be loaded: ModuleNotFoundError: No module named"),
+        (
+            "no_such_module",
+            "cannot load the connectors of 'no_such_module': ModuleNotFoundError: No module named",
+        ),
         ("json", "defines no connector"),
-        ("broken", "cannot be loaded: RuntimeError: token=***"),
+        ("broken", "cannot load the connectors of 'broken': RuntimeError: token=***"),
     ],
 )
 def test_connectors_that_cannot_be_loaded(

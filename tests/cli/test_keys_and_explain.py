@@ -82,7 +82,7 @@ def test_the_list_shows_the_last_use_and_warns_of_keys_that_end_soon(
     assert [one["status"] for one in listed] == ["expiring", "active"]
     assert [one["last_used_at"] for one in listed] == ["2025-02-03T04:05:06Z", None]
     assert "2025-02-03 04:05:06Z" in shown.stdout
-    assert f"Key {made['id']} (ann) ends on " in shown.stderr
+    assert f"Key {made['id']} (ann) expires on " in shown.stderr
     assert "bob" not in shown.stderr
 
 

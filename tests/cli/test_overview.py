@@ -95,7 +95,7 @@ def test_doctor_is_content_with_a_sound_system(
     result = syncline("doctor")
 
     # The tests' own server trades safety for speed, which the doctor rightly dislikes.
-    assert result.stderr in ("", "syncline: not well: durability\n")
+    assert result.stderr in ("", "syncline: bad: durability; the advice is above\n")
     assert "1 alive, 3 of 50 slots busy" in result.stdout
 
 
@@ -169,7 +169,7 @@ def test_watch_remembers_that_something_was_broken(
     _, errors = watching.communicate(timeout=20)
 
     assert watching.returncode == 1
-    assert "invariants were found broken: finished_has_time" in errors
+    assert "invariants were broken: finished_has_time" in errors
 
 
 @pytest.mark.parametrize(

@@ -160,13 +160,13 @@ def test_a_taken_port_is_told_in_a_line(syncline: CommandLine) -> None:
         _, complaint = process.communicate()
 
     assert process.returncode == 1
-    assert re.fullmatch(r"syncline: api\.port is \d+, which is taken .*\n", complaint)
+    assert re.fullmatch(r"syncline: api\.port is \d+, which is in use .*\n", complaint)
 
 
 def test_the_demo_syncs_tells_of_it_and_can_be_repeated(syncline: CommandLine) -> None:
     process = syncline.start("up", "--demo")
-    read_until(process.stdout, "is in no git repository: the demo goes without one")
-    read_until(process.stdout, "12 demo connections added")
+    read_until(process.stdout, "is not in a git repository, so the demo syncs none")
+    read_until(process.stdout, "Added 12 demo connections")
     address = read_until(process.stdout, r"Syncline is running; see (http://[\d.:]+)")[1]
     read_until(process.stdout, r"\d\d:\d\d:\d\d  12 connections: .*; [1-9]\d* signals")
     page = httpx2.get(f"{address}/connections", trust_env=False).text
@@ -174,7 +174,7 @@ def test_the_demo_syncs_tells_of_it_and_can_be_repeated(syncline: CommandLine) -
     rest, _ = process.communicate()
 
     again = syncline.start("up", "--demo")
-    read_until(again.stdout, "0 demo connections added, 12 are there from before")
+    read_until(again.stdout, "Added 0 demo connections; 12 existed already")
     again.send_signal(signal.SIGTERM)
     again.communicate()
 

@@ -1,1 +1,1 @@
-"""What is served over HTTP: health, metrics and the status page."""
+"""The HTTP server: API, dashboard, probes and metrics."""

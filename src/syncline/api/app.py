@@ -1,4 +1,4 @@
-"""The HTTP application: the API, its description, probes, and the pages."""
+"""The HTTP application: the API, its documentation, the probes and the dashboard."""
 
 import math
 from importlib.metadata import version
@@ -18,9 +18,9 @@ from syncline.settings.checks import is_loopback
 from syncline.text import one_line, shortened
 
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
-# A page of another site must not read this one through a name of its own that leads here.
+# Another site must not read this one through a DNS name that resolves to this machine.
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
-# What strangers may see: probes, the form to sign in, the description, and what these pages load.
+# Open to everybody: probes, the login form, the API documentation, and their assets.
 OPEN_PATHS = frozenset(
     {"/healthz", "/readyz", "/login", "/docs", "/openapi.json"}
     | {f"/{name}" for name in setup.ASSETS}
@@ -28,7 +28,7 @@ OPEN_PATHS = frozenset(
 
 
 class FiniteJson(JSONResponse):
-    """JSON that every client can read: what somebody stored beyond all numbers becomes null."""
+    """JSON that every client can parse: NaN and infinities in stored values become null."""
 
     def render(self, content: Any) -> bytes:
         try:
@@ -38,7 +38,7 @@ class FiniteJson(JSONResponse):
 
 
 def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
-    """Return the application of one engine, with the dashboard unless it is left out."""
+    """Return the application of one engine, with or without the dashboard."""
     api = engine.settings.api
     is_public = not is_loopback(api.host)
     app = FastAPI(
@@ -52,7 +52,7 @@ def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
     )
     app.state.engine = engine
     authenticator = app.state.authenticator = Authenticator(engine, is_public=is_public)
-    # With a key needed, a foreign name that leads here reads nothing.
+    # Where a key is required, a request through a foreign name reads nothing anyway.
     hosts = None if is_public else {*LOOPBACK_NAMES, api.host, *api.hosts}
     limits = RequestLimits(engine.settings, engine.telemetry.api)
     app.add_middleware(
@@ -88,9 +88,9 @@ def _add_probes(app: FastAPI, engine: Engine) -> None:
         ill = {name: shortened(one_line(why), 300) for name, why in (await engine.health()).items()}
         if not ill:
             return JSONResponse({"status": "ready"})
-        # Whoever may be a stranger is not told why.
-        told = sorted(ill) if authenticator.is_closed else ill
-        return JSONResponse({"status": "not ready", "ill": told}, status_code=503)
+        # The reasons may name hosts and errors: once keys are required, only the names are shown.
+        shown = sorted(ill) if authenticator.requires_key else ill
+        return JSONResponse({"status": "not ready", "ill": shown}, status_code=503)
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics(operator: OperatorCanRead) -> Response:  # noqa: ARG001

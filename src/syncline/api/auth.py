@@ -1,6 +1,6 @@
-"""Who asks (by a key in the header, by a browser's session, or from this machine), and what for.
+"""Authentication and scopes: a key in the header, a browser's session, or this machine.
 
-Every route names the scope that it needs, in its signature: `principal: CanOperate`.
+Every route declares the scope that it needs in its signature: `principal: CanOperate`.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks, whose rows they may see (one tenant's, or everybody's), and what they may do."""
+    """Who sends a request, which tenant's rows they may see, and what they may do."""
 
     name: str
     tenant_id: str | None = None
@@ -38,12 +38,12 @@ class Principal:
     session: str | None = None
     scope: Scope = Scope.ADMIN
     key_expires_at: datetime | None = None
-    """When the key ends; None where that is not soon."""
+    """When the key expires; None unless that is soon."""
 
     @classmethod
     def with_key(cls, key: ApiKey, session: str | None = None) -> "Principal":
-        ends_at = key.expires_at if key.status == KeyStatus.EXPIRING else None
-        return cls(key.name, key.tenant_id, key.id, session, key.scope, ends_at)
+        expires_at = key.expires_at if key.status == KeyStatus.EXPIRING else None
+        return cls(key.name, key.tenant_id, key.id, session, key.scope, expires_at)
 
     @property
     def is_operator(self) -> bool:
@@ -51,14 +51,14 @@ class Principal:
 
     @property
     def caller(self) -> str:
-        """Return whose requests are limited together: a tenant's, or an operator's key's."""
+        """Return the name under which requests are limited: a tenant, or an operator's key."""
         if self.tenant_id is not None:
             return f"tenant {self.tenant_id}"
         return f"key {self.key_id}" if self.key_id is not None else "local"
 
     @property
     def csrf_token(self) -> str:
-        """Return what a form of this session must carry; empty where there is no session."""
+        """Return the token that forms of this session carry; empty without a session."""
         if self.session is None:
             return ""
         return hmac.new(self.session.encode(), b"csrf", hashlib.sha256).hexdigest()
@@ -67,16 +67,15 @@ class Principal:
         return self.scope.includes(Scope(scope))
 
     def check(self, scope: Scope) -> None:
-        """Refuse what needs a scope that the key does not have."""
+        """Refuse the request unless the key has the scope."""
         if not self.may(scope):
-            raise Problem(
-                403, "scope", f"this key has the scope {self.scope}; this needs the scope {scope}"
-            )
+            detail = f"this key has the scope {self.scope}; the request needs the scope {scope}"
+            raise Problem(403, "scope", detail)
 
     def sees(self, tenant_id: str | None) -> str | None:
-        """Return the tenant to be asked for: the key's own, or for an operator the one named."""
+        """Return the tenant to filter by: the key's own, or the one that an operator named."""
         if self.tenant_id is not None and tenant_id not in (None, self.tenant_id):
-            raise Problem(403, "other-tenant", "this key sees one tenant: leave tenant out")
+            raise Problem(403, "other-tenant", "this key sees one tenant only; leave tenant out")
         return self.tenant_id if self.tenant_id is not None else tenant_id
 
 
@@ -84,27 +83,30 @@ LOCAL = Principal("local")
 
 
 class Authenticator:
-    """Tells who asks; where others can reach the server, or a key exists, nobody is let by."""
+    """Identifies the sender of a request.
+
+    A key is required once one exists, and always on an address that others can reach.
+    """
 
     def __init__(self, engine: Engine, *, is_public: bool) -> None:
         self._access = engine.access
-        self._needs_key = is_public
+        self._requires_key = is_public
         failures = engine.settings.api.failed_logins_per_minute
         self._attempts = LoginAttempts(failures, engine.telemetry.api)
 
     @property
-    def is_closed(self) -> bool:
-        """Return whether it is known already that a key is needed."""
-        return self._needs_key
+    def requires_key(self) -> bool:
+        """Return whether a key is known to be required, without asking the database."""
+        return self._requires_key
 
-    async def needs_key(self) -> bool:
-        """Return whether a key is needed; once there was one, it always is."""
-        if not self._needs_key:
-            self._needs_key = await self._access.has_keys()
-        return self._needs_key
+    async def _check_requires_key(self) -> bool:
+        """Return whether a key is required; once one existed, it always is."""
+        if not self._requires_key:
+            self._requires_key = await self._access.has_keys()
+        return self._requires_key
 
     async def identify(self, request: Request) -> Principal:
-        """Return who asks, or raise the problem that tells what is missing."""
+        """Return the sender, or raise the problem that says what is missing."""
         header = request.headers.get("authorization")
         if header is not None:
             return await self._by_key(header, address_of(request))
@@ -112,20 +114,21 @@ class Authenticator:
         key = await self._access.read_session(session) if session else None
         if session and key is not None:
             return self._by_session(request, key, session)
-        if await self.needs_key():
+        if await self._check_requires_key():
             raise Problem(401, "key", SEND_A_KEY, headers=CHALLENGE)
         if any(name in request.headers for name in FORWARDED):
-            raise Problem(403, "proxied", "requests through a proxy need a key: create one first")
+            detail = "requests through a proxy need a key; create one with `syncline keys create`"
+            raise Problem(403, "proxied", detail)
         return LOCAL
 
     def recognise(self, request: Request) -> str | None:
-        """Return whose requests these are, if their key or session was good lately."""
+        """Return the caller, if the key or session was valid recently; ask no database."""
         header = request.headers.get("authorization")
         secret = _secret_of(header) if header is not None else request.cookies.get(COOKIE)
         return self._attempts.caller_of(secret) if secret else None
 
     async def sign_in(self, request: Request, secret: str, response: Response) -> bool:
-        """Let a browser in with a key; return whether the key was good."""
+        """Start a session for a browser; return whether the key was valid."""
         secret, address = secret.strip(), address_of(request)
         self._attempts.check(secret, address)
         found = await self._access.sign_in(secret)
@@ -155,9 +158,7 @@ class Authenticator:
         key = await self._access.authenticate(secret)
         if scheme.lower() != "bearer" or key is None:
             self._attempts.failed(secret, address)
-            raise Problem(
-                401, "key", "this key is not good: unknown, expired or revoked", headers=CHALLENGE
-            )
+            raise Problem(401, "key", "invalid key: unknown, expired or revoked", headers=CHALLENGE)
         principal = Principal.with_key(key)
         self._attempts.succeeded(secret, principal.caller)
         return principal
@@ -171,7 +172,7 @@ class Authenticator:
 
 
 def address_of(request: Request) -> str:
-    """Return whom the sender's address stands for; of a trusted proxy, whom it names."""
+    """Return the sender's network; behind a trusted proxy, the network that the proxy names."""
     return network_of(request.client.host) if request.client is not None else "unknown"
 
 
@@ -179,26 +180,26 @@ def _secret_of(header: str) -> str:
     return header.partition(" ")[2].strip()
 
 
-# Written so that the mask for secrets, which every answer passes, finds none in it.
+# Worded so that the masking of secrets, which every answer passes, leaves it alone.
 SEND_A_KEY = "send a key in the header `Authorization`, as `Bearer KEY`"
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="syncline"'}
 
 
 def check_csrf(principal: Principal, token: str) -> None:
-    """Refuse a change that a signed-in browser was led to by somebody else's page."""
+    """Refuse a form that does not carry the session's token: another site may have sent it."""
     if not hmac.compare_digest(principal.csrf_token.encode(), token.encode()):
-        raise Problem(403, "csrf", "the form has expired: load the page again")
+        raise Problem(403, "csrf", "the form has expired; reload the page")
 
 
 async def identify(request: Request) -> Principal:
-    """Return who asks, as the middleware found out before it read the body."""
+    """Return the principal that the middleware identified before it read the body."""
     principal: Principal = request.state.principal
     return principal
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Lets whoever may do something into a route, and tells what that is."""
+    """A route's requirement: a scope, and perhaps an operator."""
 
     scope: Scope
     is_for_operators: bool = False
@@ -207,32 +208,39 @@ class Needs:
     async def __call__(self, request: Request) -> Principal:
         principal = await self.identify(request)
         if self.is_for_operators and not principal.is_operator:
-            raise Problem(403, "operators-only", "an operator's key is needed here")
+            raise Problem(403, "operators-only", "this needs an operator's key")
         principal.check(self.scope)
         return principal
 
 
 class ScopedRoute(APIRoute):
-    """A route that cannot be made without a scope, and tells it in the API's description."""
+    """A route that must declare one scope; the API documentation shows it."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
         needed = [found.call for found in self.dependant.dependencies]
         scopes = [one.scope for one in needed if isinstance(one, Needs)]
         if len(scopes) != 1:
-            raise TypeError(f"{path} names {len(scopes)} scopes; its signature must name one")
-        # Without a key too: on the machine itself none is needed until there is one.
+            raise TypeError(f"{path} declares {len(scopes)} scopes; its signature must declare one")
+        # `{}` is a request without a key: on this machine none is required until one exists.
         self.openapi_extra = {"security": [{"key": [str(scopes[0])]}, {}]}
 
 
+def engine_of(request: Request) -> Engine:
+    """Return the engine for the sender. The database shows it only that tenant's rows."""
+    engine: Engine = request.app.state.engine
+    principal: Principal = request.state.principal
+    return engine.for_request(principal.tenant_id)
+
+
 CanRead = Annotated[Principal, Depends(Needs(Scope.READ))]
-"""Whoever asks, whose key may read: any key."""
+"""The sender, whose key may read. Every key may."""
 
 CanOperate = Annotated[Principal, Depends(Needs(Scope.OPERATE))]
-"""Whoever asks, whose key may run, pause and tune what exists."""
+"""The sender, whose key may sync, pause and tune what exists."""
 
 CanAdminister = Annotated[Principal, Depends(Needs(Scope.ADMIN))]
-"""Whoever asks, whose key may add, remove and redirect connections."""
+"""The sender, whose key may add, delete and redirect connections."""
 
 OperatorCanRead = Annotated[Principal, Depends(Needs(Scope.READ, is_for_operators=True))]
 OperatorCanAdminister = Annotated[Principal, Depends(Needs(Scope.ADMIN, is_for_operators=True))]

@@ -1,4 +1,4 @@
-"""Lets callers share the server: what one asks for at once waits in a line of its own."""
+"""A fair share of the server for every caller: each one's requests wait in their own queue."""
 
 import asyncio
 from collections import deque
@@ -12,15 +12,15 @@ BRIEF_SECONDS = 0.25
 
 
 class QueueFull(Exception):
-    """The caller has as many requests waiting as it may have."""
+    """The caller has too many waiting requests."""
 
 
 class FairQueue:
-    """Runs a few requests of each caller at once, and one by one while others ask too.
+    """Runs a few requests of a caller at once, but one at a time while other callers are active.
 
-    The interpreter does one thing at a time, so that each request of a neighbour that runs makes
-    an answer take as long again. A request that takes long mostly waits for the database: it holds
-    up its caller's next one only briefly.
+    Python runs one thing at a time, so every running request of a neighbour slows an answer down.
+    A long request mostly waits for the database, so it holds back its caller's next one only for
+    a moment.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class FairQueue:
 
     @asynccontextmanager
     async def turn(self, caller: str) -> AsyncIterator[None]:
-        """Wait for a turn and hold it."""
+        """Wait for a turn, and hold it inside the block."""
         self._note(caller)
         line = self._lines.get(caller) or self._lines.setdefault(caller, _Line(caller))
         if len(line.waiting) >= self._most_waiting:
@@ -46,7 +46,7 @@ class FairQueue:
             self._give_back(line, turn)
 
     def _note(self, caller: str) -> None:
-        """Remember when anybody but the last caller asked."""
+        """Remember when a caller other than the last one sent a request."""
         if caller != self._last_caller:
             self._other_at, self._last_caller = self._last_at, caller
         self._last_at = self._read_clock()
@@ -68,7 +68,7 @@ class FairQueue:
         try:
             return await granted
         except asyncio.CancelledError:
-            if granted.done() and not granted.cancelled():  # granted, but nobody is there to use it
+            if granted.done() and not granted.cancelled():  # granted, but the request is gone
                 self._give_back(line, granted.result())
             else:
                 line.waiting.remove(granted)
@@ -108,7 +108,7 @@ class FairQueue:
 
 
 class _Line:
-    """One caller's requests: those that run, those of them that began just now, and the rest."""
+    """One caller's requests: running, those of them that began just now, and waiting."""
 
     def __init__(self, caller: str) -> None:
         self.caller = caller

@@ -1,4 +1,7 @@
-"""How often, and how many at once, each caller may ask. The state is this process's own."""
+"""Limits per caller: requests per second, requests at once, open streams, failed logins.
+
+The counts belong to this process.
+"""
 
 import hashlib
 import math
@@ -13,13 +16,13 @@ from syncline.policy.rate_limit import Bucket, Rate, take
 from syncline.settings import Settings
 from syncline.telemetry.api import ApiTelemetry, Refusal
 
-MOST_BUCKETS = 10_000  # an attacker with many addresses must not fill the memory
-MOST_WAITING = 200  # requests of one caller that wait for their turn
+MOST_BUCKETS = 10_000  # many addresses must not fill the memory
+MOST_WAITING = 200  # requests of one caller that may wait for a turn
 MOST_KNOWN_KEYS = 10_000
 
 
 class RateLimiter:
-    """A bucket for each caller; of more callers than fit, those not seen the longest are new."""
+    """A token bucket per caller. When there are too many, the least recent are forgotten."""
 
     def __init__(self, rate: Rate, most: int = MOST_BUCKETS) -> None:
         self._rate = rate
@@ -30,7 +33,7 @@ class RateLimiter:
         return len(self._buckets)
 
     def take(self, caller: str, now: float) -> float:
-        """Take a token, or return the seconds until there is one."""
+        """Take a token and return 0, or return the seconds until there is one."""
         bucket, wait = take(self._buckets.get(caller), self._rate, now)
         self._buckets[caller] = bucket
         self._buckets.move_to_end(caller)
@@ -39,35 +42,35 @@ class RateLimiter:
         return wait
 
     def wait(self, caller: str, now: float) -> float:
-        """Return the seconds until there is a token, and take none."""
+        """Return the seconds until there is a token, without taking it."""
         return take(self._buckets.get(caller), self._rate, now)[1]
 
 
 class RequestLimits:
-    """What the middleware asks before it goes on with a request."""
+    """The limits that the middleware applies to every request."""
 
     def __init__(self, settings: Settings, telemetry: ApiTelemetry) -> None:
         api = settings.api
         self._telemetry = telemetry
         self._keys = RateLimiter(Rate(api.requests_per_second, api.burst))
         self._addresses = RateLimiter(Rate(api.address_requests_per_second, api.address_burst))
-        # People's questions have half of the pool: one caller leaves some of it to the others.
+        # Requests may use half of the pool; one caller may use that half but for one session.
         at_once = api.concurrent_requests or max(1, settings.pool_size // 2 - 1)
         self._queue = FairQueue(at_once, MOST_WAITING)
         self._streams: Counter[str] = Counter()
         self._most_streams = api.concurrent_streams
 
     def take_for_key(self, key_id: str) -> None:
-        """Refuse a request of a key that asks too often."""
-        self._take(self._keys, key_id, "this key asks too often")
+        """Refuse a request if its key sends too many per second."""
+        self._take(self._keys, key_id, "this key sends too many requests")
 
     def take_for_address(self, address: str) -> None:
-        """Refuse a request without a good key from an address that asks too often."""
-        self._take(self._addresses, address, "this address asks too often without a key")
+        """Refuse a request without a valid key if its address sends too many per second."""
+        self._take(self._addresses, address, "this address sends too many requests without a key")
 
     @asynccontextmanager
     async def turn(self, caller: str) -> AsyncIterator[None]:
-        """Hold one of the caller's turns; who asks for more at once than may wait is refused."""
+        """Hold one of the caller's turns, or refuse the request if too many are waiting."""
         try:
             async with self._queue.turn(caller):
                 yield
@@ -76,7 +79,7 @@ class RequestLimits:
 
     @asynccontextmanager
     async def stream(self, caller: str) -> AsyncIterator[None]:
-        """Count a request that stays open among the caller's; one too many is refused."""
+        """Count an open stream of the caller, or refuse it if there are too many."""
         if self._streams[caller] >= self._most_streams:
             raise self._refusal(Refusal.CONCURRENCY, 10, "too many open streams")
         self._streams[caller] += 1
@@ -97,10 +100,10 @@ class RequestLimits:
 
 
 class LoginAttempts:
-    """Slows down whoever tries keys: an address gets a few failures a minute.
+    """Slows down guessing of keys: an address may fail a few times a minute.
 
-    It is asked before the database is. A key that was good lately may always be tried, so that
-    nobody locks out the others behind the same address.
+    It decides before the database is asked. A key that was valid recently is always tried, so
+    that nobody can lock out others behind the same address.
     """
 
     def __init__(self, failures_per_minute: int, telemetry: ApiTelemetry) -> None:
@@ -109,15 +112,15 @@ class LoginAttempts:
         self._telemetry = telemetry
 
     def caller_of(self, secret: str) -> str | None:
-        """Return whose key or session this is, if it was good lately."""
+        """Return whose key or session this is, if it was valid recently."""
         return self._known.get(_digest(secret))
 
     def check(self, secret: str, address: str) -> None:
-        """Refuse a try from an address with too many failures."""
+        """Refuse an attempt from an address with too many failures."""
         wait = self._failures.wait(address, monotonic())
         if wait and _digest(secret) not in self._known:
             self._telemetry.request_refused(Refusal.FAILED_LOGINS)
-            raise too_many(wait, "too many wrong keys came from this address")
+            raise too_many(wait, "too many invalid keys came from this address")
 
     def failed(self, secret: str, address: str) -> None:
         self._known.pop(_digest(secret), None)
@@ -133,7 +136,7 @@ class LoginAttempts:
 
 
 def too_many(wait: float, why: str) -> Problem:
-    """Return the answer to one request too many."""
+    """Return the problem for a request that exceeds a limit."""
     seconds = math.ceil(wait)
     headers = {"Retry-After": str(seconds)}
     return Problem(429, "too-many-requests", f"{why}; try again in {seconds} s", headers=headers)

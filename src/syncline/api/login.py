@@ -1,4 +1,4 @@
-"""Signing in with a browser: a key once, and then a cookie that no script and no site can use."""
+"""The login form: a key once, then a cookie that no script and no other site can use."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -15,15 +15,15 @@ HOME = "/"
 
 
 class SignInNeeded(Exception):
-    """A page was asked for by somebody who must sign in first."""
+    """The viewer of a page must sign in first."""
 
 
 class DatabaseAway(Exception):
-    """A page was asked for, and nobody can tell by whom: the database does not answer."""
+    """The viewer of a page cannot be identified: the database does not answer."""
 
 
 async def identify_viewer(request: Request) -> Principal:
-    """Return who looks at a page; who is not signed in is led to the form."""
+    """Return the viewer of a page; send who is not signed in to the form."""
     refusal: Exception | None = getattr(request.state, "refusal", None)
     if refusal is None:
         principal: Principal = request.state.principal
@@ -34,21 +34,21 @@ async def identify_viewer(request: Request) -> Principal:
 
 
 Viewing = Annotated[Principal, Depends(Needs(Scope.READ, identify=identify_viewer))]
-"""Whoever looks at a page."""
+"""The viewer of a page."""
 
 ViewingOperator = Annotated[
     Principal, Depends(Needs(Scope.READ, is_for_operators=True, identify=identify_viewer))
 ]
-"""Whoever looks at a page that only operators may see."""
+"""The viewer of a page that only operators may see."""
 
 ActingOperator = Annotated[
     Principal, Depends(Needs(Scope.OPERATE, is_for_operators=True, identify=identify_viewer))
 ]
-"""Whoever presses a button of such a page."""
+"""The operator who submits a form of such a page."""
 
 
 def install(app: FastAPI) -> None:
-    """Add the form, the way in and the way out."""
+    """Add the login form, and the routes that sign in and out."""
     environment = Environment(loader=PackageLoader("syncline.api", "assets"), autoescape=True)
     template = environment.get_template("login.html")
     authenticator: Authenticator = app.state.authenticator
@@ -64,11 +64,11 @@ def install(app: FastAPI) -> None:
         next: Annotated[str, Form(max_length=2000)] = HOME,
     ) -> Response:
         response = RedirectResponse(_local(next), status_code=303)
-        problem = Problem(401, "key", "This key is not good: unknown, expired or revoked.")
+        problem = Problem(401, "key", "Invalid key: unknown, expired or revoked.")
         try:
             if await authenticator.sign_in(request, key, response):
                 return response
-        except Problem as refused:  # too many wrong ones
+        except Problem as refused:  # too many failed logins
             problem = refused
         html = template.render(next=_local(next), alert=problem.detail)
         return HTMLResponse(html, status_code=problem.status, headers=problem.headers)
@@ -83,12 +83,12 @@ def install(app: FastAPI) -> None:
         return response
 
     @app.exception_handler(SignInNeeded)
-    async def lead_to_form(request: Request, _error: Exception) -> Response:
+    async def redirect_to_form(request: Request, _error: Exception) -> Response:
         target = request.url.path
         return RedirectResponse(f"/login?next={quote(target)}", status_code=303)
 
 
 def _local(target: str) -> str:
-    """Return a place of ours to go on to; one elsewhere becomes the first page."""
+    """Return the target if it is a path of this site, otherwise the overview."""
     is_path = target.startswith("/") and not target.startswith(("//", "/\\"))
     return target if is_path and target.isprintable() else HOME

@@ -1,6 +1,6 @@
-"""What every request passes before its route: target, who asks, how often, body, time to answer.
+"""What every request passes before its route: host, authentication, limits, body, deadline.
 
-Nothing of a body is read for a stranger.
+The body is read only after authentication.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from syncline.api.auth import EXPIRY_HEADER, SAFE_METHODS, Authenticator, Princi
 from syncline.api.limits import RequestLimits
 from syncline.api.problems import Problem, problem_of
 from syncline.json_bounds import JsonBounds, JsonScanner, TooComplex
-from syncline.text import rfc3339
+from syncline.text import one_line, rfc3339, shortened
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -26,11 +26,11 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LARGEST_BODY, LARGEST_BULK, LARGEST_LOGIN = 1_000_000, 16_000_000, 8_000
 LONGEST_TARGET = 8_000
-JSON_BOUNDS = JsonBounds(nodes=500_000)  # a full bulk request holds a third of that
+JSON_BOUNDS = JsonBounds(nodes=500_000)  # a full bulk request has a third of that
 IDENTIFY_WITHIN_SECONDS, BODY_WITHIN_SECONDS, ANSWER_WITHIN_SECONDS = 5, 10, 30
 API_PREFIX, METRICS_PATH, BULK_PATH = "/v1/", "/metrics", "/v1/connections/bulk"
 LIVENESS_PATH = "/healthz"
-# They stay open while nothing happens, and take no turn of those that want an answer.
+# They stay open while nothing happens, so they take no turn from ordinary requests.
 STREAMS = {"/v1/signals/stream", "/v1/signals/tail", "/v1/signals/follow", "/events"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
@@ -38,7 +38,7 @@ HEADERS = {
     "frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # Without any, a browser would send our own forms with `Origin: null`, as a stranger's.
+    # With `no-referrer`, a browser sends our own forms with `Origin: null`, like a foreign site.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -48,7 +48,7 @@ HEADERS = {
 
 
 class RequestMiddleware:
-    """Wraps the application; with `hosts`, only requests to one of these names are answered."""
+    """Wraps the application. With `hosts`, only requests to these host names are answered."""
 
     def __init__(
         self,
@@ -74,32 +74,43 @@ class RequestMiddleware:
             caller = await self._identify(Request(scope))
             body = await self._read_body(scope, receive)
             async with asyncio.timeout(ANSWER_WITHIN_SECONDS) as deadline:
-                answer.on_start = lambda: deadline.reschedule(None)  # a stream may take its time
+                answer.on_start = lambda: deadline.reschedule(None)  # a stream has no end
                 async with self._turn(scope["path"], caller):
                     await self._app(scope, _replaying(body, receive), answer)
         except Exception as error:
             if answer.has_started:
                 raise
-            answer.on_start = _nothing  # the deadline is over
+            answer.on_start = _nothing  # the deadline has passed
             if isinstance(error, TimeoutError):
-                error = Problem(503, "too-slow", "the answer took too long; ask for less")
+                error = Problem(
+                    503,
+                    "too-slow",
+                    "the answer took too long; narrow the filter or lower the limit",
+                )
             await problem_of(error).response()(scope, receive, answer)
 
     def _check_target(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self._hosts is not None and _name_of(host) not in self._hosts:
-            raise Problem(400, "host", "this name does not lead here; see api.hosts")
+            detail = (
+                f"unrecognised Host header {shortened(one_line(host), 100)!r}; add it to api.hosts"
+            )
+            raise Problem(400, "host", detail)
         if len(scope["raw_path"] or b"") + len(scope["query_string"]) > LONGEST_TARGET:
-            raise Problem(400, "too-long", f"the address may have {LONGEST_TARGET} bytes")
+            raise Problem(
+                400, "too-long", f"path and query may have at most {LONGEST_TARGET} bytes"
+            )
         if scope["method"] not in SAFE_METHODS and not _is_own(headers, host):
-            raise Problem(403, "foreign-origin", "a page of another site may not change anything")
+            raise Problem(
+                403, "foreign-origin", "a page of another site may not change anything here"
+            )
 
     async def _identify(self, request: Request) -> str:
-        """Note who asks on the request's state, and return whose requests it counts among.
+        """Put the principal on the request's state, and return the caller it counts for.
 
         The API refuses a stranger here. A page's route gets the refusal instead, with an empty
-        body: it leads to the form.
+        body, and redirects to the login form.
         """
         path, address = request.scope["path"], address_of(request)
         if path in self._open_paths:
@@ -107,12 +118,12 @@ class RequestMiddleware:
                 self._limits.take_for_address(address)
             return address
         try:
-            principal = await self._ask_who(request, address)
+            principal = await self._authenticate(request, address)
         except Exception as error:
             if isinstance(error, Problem):
                 self._limits.take_for_address(address)
             if path.startswith(API_PREFIX) or path == METRICS_PATH:
-                raise problem_of(error) from None  # 503, if the database does not answer in time
+                raise problem_of(error) from None  # 503 if the database does not answer in time
             request.state.refusal = error
             return address
         if principal.key_id is not None:
@@ -120,14 +131,14 @@ class RequestMiddleware:
         request.state.principal = principal
         return principal.caller
 
-    async def _ask_who(self, request: Request, address: str) -> Principal:
-        """Ask the database in a turn of the caller's, or of the address that nobody is known by."""
+    async def _authenticate(self, request: Request, address: str) -> Principal:
+        """Authenticate in a turn of the caller, or of the address while the caller is unknown."""
         caller = self._authenticator.recognise(request) or address
         async with asyncio.timeout(IDENTIFY_WITHIN_SECONDS), self._limits.turn(caller):
             return await self._authenticator.identify(request)
 
     def _turn(self, path: str, caller: str) -> AbstractAsyncContextManager[None]:
-        if path == LIVENESS_PATH:  # a process that is only busy must not seem dead
+        if path == LIVENESS_PATH:  # a busy process must not look dead
             return nullcontext()
         return self._limits.stream(caller) if path in STREAMS else self._limits.turn(caller)
 
@@ -152,7 +163,7 @@ class RequestMiddleware:
 
 
 class _Answer:
-    """Adds the headers that every answer carries, and knows whether it has begun."""
+    """Adds the headers of every answer, and knows whether the answer has begun."""
 
     def __init__(self, send: Send, scope: Scope) -> None:
         self._send = send
@@ -176,7 +187,7 @@ class _Answer:
         await self._send(message)
 
     def _headers_of_key(self) -> dict[str, str]:
-        """Warn whoever uses a key that ends soon."""
+        """Return the header that warns of a key that expires soon."""
         principal: Principal | None = self._scope.get("state", {}).get("principal")
         if principal is None or principal.key_expires_at is None:
             return {}
@@ -188,7 +199,7 @@ def _nothing() -> None:
 
 
 async def _receive_all(receive: Receive, limit: int, announced: str) -> bytes:
-    too_large = Problem(413, "too-large", f"the body may have {limit} bytes")
+    too_large = Problem(413, "too-large", f"the body may have at most {limit} bytes")
     if announced.isdigit() and int(announced[:20]) > limit:
         raise too_large
     chunks: list[bytes] = []
@@ -212,13 +223,13 @@ def _check_json(scanner: JsonScanner, chunk: bytes) -> None:
         scanner.feed(chunk)
     except TooComplex as error:
         if error.bound == "depth":
-            detail = f"JSON may be nested {JSON_BOUNDS.depth} deep"
+            detail = f"JSON may be nested at most {JSON_BOUNDS.depth} levels deep"
             raise Problem(400, "too-deep", detail) from None
-        raise Problem(413, "too-large", f"the JSON holds {error}") from None
+        raise Problem(413, "too-large", f"the JSON has {error}") from None
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:
-    """Return a receive that gives the body once more, and then what really comes."""
+    """Return a receive that yields the body again, and then what the client sends."""
     pending = [body]
 
     async def replay() -> Message:
@@ -239,7 +250,7 @@ def _check_kind(content_type: str, path: str) -> None:
 
 
 def _is_own(headers: Headers, host: str) -> bool:
-    """Return whether a change is asked for by a page of ours, or by no page at all."""
+    """Return whether the request comes from our own pages, or from no page at all."""
     origin = headers.get("origin")
     if origin is not None:
         return urlsplit(origin).netloc.lower() == host.lower()
@@ -247,7 +258,7 @@ def _is_own(headers: Headers, host: str) -> bool:
 
 
 def _name_of(host: str) -> str:
-    """Return a host without its port."""
+    """Return the host without its port."""
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     return host.partition(":")[0].lower()

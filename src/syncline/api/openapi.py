@@ -1,4 +1,4 @@
-"""The description of the API: OpenAPI for programs, and a page without scripts for people."""
+"""The API documentation: OpenAPI for programs, and a page without scripts for people."""
 
 import json
 from collections.abc import Iterator
@@ -11,37 +11,37 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader
 
 DESCRIPTION = (
-    "Connections, jobs and signals of Syncline. Keys go into the header `Authorization: Bearer …`; "
-    "on the machine itself none is needed until the first one is made. Errors are problem "
-    "documents (RFC 9457) that name the field and the rule. Pages go on with `next_page`. Every "
-    "operation names the scope that its key needs: `read`, `operate`, which includes `read`, or "
+    "Connections, jobs and signals of Syncline. Send a key as `Authorization: Bearer …`; "
+    "on this machine none is needed until the first one is created. Errors are problem documents "
+    "(RFC 9457) that name the field and the rule. To continue a list, send its `next_page`. Every "
+    "operation names the scope that the key needs: `read`; `operate`, which includes `read`; or "
     "`admin`, which includes both."
 )
 PROBLEMS = {
-    "scope": "The key may not do this; `detail` names the scope that may.",
-    "invalid": "A field breaks a rule; `errors` names each.",
-    "key": "The key is missing or no longer good.",
-    "operators-only": "A tenant's key cannot do this.",
+    "scope": "The key lacks the scope that `detail` names.",
+    "invalid": "A field breaks a rule; `errors` lists each one.",
+    "key": "The key is missing, unknown, expired or revoked.",
+    "operators-only": "This needs an operator's key.",
     "provider": "A tenant's key may not connect this provider.",
-    "other-tenant": "A tenant's key named another tenant.",
-    "not-found": "There is no such thing, or it is another tenant's.",
-    "conflict": "What stands there forbids it.",
-    "storage": "The tenant stores more than it may.",
-    "changed": "Somebody changed it since it was read: read it again.",
+    "other-tenant": "The request names a tenant that the key may not see.",
+    "not-found": "It does not exist, or it belongs to another tenant.",
+    "conflict": "The current state does not allow it; `detail` says why.",
+    "storage": "The tenant is over its storage limit.",
+    "changed": "It has changed since you read it: read it again.",
     "key-reused": "The idempotency key was used for another request.",
     "too-large": "The body is larger than allowed.",
-    "too-long": "The address is longer than allowed.",
-    "headers": "The target and headers are larger, or more, than allowed.",
-    "unreadable": "What was sent is no HTTP request.",
+    "too-long": "Path and query are longer than allowed.",
+    "headers": "The headers are too large or too many.",
+    "unreadable": "This is not a valid HTTP request.",
     "too-deep": "The JSON is nested deeper than allowed.",
-    "media-type": "The body is of another kind than application/json.",
-    "foreign-origin": "A page of another site asked for a change.",
-    "csrf": "The form of a signed-in browser has expired.",
-    "proxied": "A request came through a proxy, and there is no key yet.",
-    "too-many-requests": "Too many requests: wait as long as `Retry-After` says.",
-    "too-slow": "The question took too long: narrow the filter.",
-    "not-configured": "This server lacks what that needs; `detail` names the setting.",
-    "unavailable": "The database does not answer now.",
+    "media-type": "The body must be application/json.",
+    "foreign-origin": "A page of another site sent the request.",
+    "csrf": "The form has expired: reload the page.",
+    "proxied": "The request came through a proxy, and no key exists yet: create one.",
+    "too-many-requests": "Too many requests: wait for the seconds in `Retry-After`.",
+    "too-slow": "The query took too long: narrow the filter.",
+    "not-configured": "The server lacks a setting that this needs; `detail` names it.",
+    "unavailable": "The database does not answer: try again later.",
 }
 
 
@@ -134,7 +134,7 @@ BOUNDS = {"minimum": "from", "maximum": "to", "minLength": "length from", "maxLe
 
 
 def _resolved(schema: Any, schemas: dict[str, Any]) -> Any:
-    """Return a schema with what it refers to put in."""
+    """Return the schema with its references replaced by what they refer to."""
     if isinstance(schema, list):
         return [_resolved(one, schemas) for one in schema]
     if not isinstance(schema, dict):
@@ -158,7 +158,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _describe_problems(responses: dict[str, Any]) -> None:
-    """Let refusals be problem documents alone, not also the framework's own."""
+    """Remove the framework's own error schema, so that only problem documents remain."""
     for status, response in responses.items():
         if status.startswith(("4", "5")):
             content = response.get("content", {})

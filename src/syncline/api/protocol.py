@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with bounds on what a client may send, hold open and leave unread."""
+"""uvicorn's HTTP protocol with limits on header size, open clients and slow reads."""
 
 import asyncio
 import re
@@ -16,13 +16,13 @@ from syncline.telemetry.api import ApiTelemetry, Refusal
 LARGEST_HEAD = 16_384
 MOST_HEADERS = 100
 HEAD_WITHIN_SECONDS = 10.0
-READ_WITHIN_SECONDS = 30.0  # a client that takes nothing of its answer for so long is cut off
+READ_WITHIN_SECONDS = 30.0  # a client that reads nothing of its answer for so long is cut off
 IDLE_SECONDS = 5
 END_OF_HEAD = re.compile(rb"\n\r?\n")
 
 
 class Clients:
-    """The open sockets of one server, counted by address."""
+    """Counts the open sockets of one server, in all and by address."""
 
     def __init__(self, settings: ApiSettings, telemetry: ApiTelemetry) -> None:
         self._most = settings.max_clients
@@ -32,7 +32,7 @@ class Clients:
         self._by_address: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
-        """Count a client, unless there are too many."""
+        """Count a client and return True; return False if there are too many."""
         if self._open >= self._most or self._by_address[address] >= self._most_per_address:
             self.refused(Refusal.CLIENTS)
             return False
@@ -51,12 +51,12 @@ class Clients:
 
 
 class BoundedConnection(h11.Connection):
-    """Measures the head of a request before it is parsed, however it arrives.
+    """Limits the head of a request before it is parsed.
 
-    h11 bounds only a head that is incomplete: one that comes in a single piece may have any size.
+    h11 limits only an incomplete head: one that arrives in a single piece may have any size.
     """
 
-    problem = Problem(400, "unreadable", "this is no HTTP request that can be read")
+    problem = Problem(400, "unreadable", "this is not a valid HTTP request")
 
     def next_event(self) -> Any:
         if self.their_state is h11.IDLE:
@@ -67,9 +67,11 @@ class BoundedConnection(h11.Connection):
         end = END_OF_HEAD.search(received, 0, LARGEST_HEAD)
         lines = received.count(b"\n", 0, end.start() if end else len(received))
         if lines > MOST_HEADERS:
-            self._refuse(f"a request may have {MOST_HEADERS} headers")
+            self._refuse(f"a request may have at most {MOST_HEADERS} headers")
         if end is None and len(received) > LARGEST_HEAD:
-            self._refuse(f"the target and headers of a request may have {LARGEST_HEAD} bytes")
+            self._refuse(
+                f"the target and headers of a request may have at most {LARGEST_HEAD} bytes"
+            )
 
     def _refuse(self, why: str) -> NoReturn:
         self.problem = Problem(400, "headers", why)
@@ -77,9 +79,9 @@ class BoundedConnection(h11.Connection):
 
 
 class BoundedProtocol(H11Protocol):
-    """One client: counted, with a time for the head of a request and one for reading the answer."""
+    """One client: counted, and cut off if it sends its headers or reads its answer too slowly."""
 
-    clients: Clients  # set in a subclass for each server: uvicorn makes the instances
+    clients: Clients  # set in a subclass per server, because uvicorn creates the instances
     conn: BoundedConnection
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -93,7 +95,7 @@ class BoundedProtocol(H11Protocol):
         peer = transport.get_extra_info("peername")
         address = network_of(peer[0]) if isinstance(peer, tuple) else "unknown"
         if not self.clients.enter(address):
-            transport.abort()  # an answer would cost more than it tells
+            transport.abort()  # an answer would cost more than it is worth
             return
         self._address = address
         super().connection_made(transport)
@@ -115,7 +117,7 @@ class BoundedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.conn.their_state is not h11.IDLE:  # the rest of a body that nobody wants
+        if self.conn.their_state is not h11.IDLE:  # the rest of a body that nobody reads
             self._expect_head()
 
     def pause_writing(self) -> None:
@@ -127,8 +129,8 @@ class BoundedProtocol(H11Protocol):
         super().resume_writing()
         self._read_timer = _cancel(self._read_timer)
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  (uvicorn's own words)
-        """Answer what cannot be parsed, or is too large to be, by a problem document."""
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  (uvicorn's own message)
+        """Answer a malformed or too large request with a problem document."""
         response = self.conn.problem.response()
         headers = [*response.raw_headers, (b"connection", b"close")]
         for event in (
@@ -141,11 +143,11 @@ class BoundedProtocol(H11Protocol):
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        if self.transport.get_write_buffer_size():  # it closes once the client has read this
+        if self.transport.get_write_buffer_size():  # it closes once the client has read the rest
             self.pause_writing()
 
     def _expect_head(self) -> None:
-        """Start the time for the head of a request; end it once a request is being answered."""
+        """Start the timer for the head of a request; stop it while a request is answered."""
         is_answering = self.cycle is not None and not self.cycle.response_complete
         if is_answering or self.transport.is_closing():
             self._head_timer = _cancel(self._head_timer)
@@ -158,7 +160,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def bounded_protocol(settings: ApiSettings, telemetry: ApiTelemetry) -> type[BoundedProtocol]:
-    """Return the protocol of one server, whose clients are counted together."""
+    """Return the protocol class of one server, whose clients are counted together."""
     clients = Clients(settings, telemetry)
     return type("BoundedProtocol", (BoundedProtocol,), {"clients": clients})
 

@@ -1,9 +1,10 @@
-"""What goes in over HTTP: every field of a query or a body, and the rule it must keep."""
+"""The fields of every query, body and header, and the rules they must keep."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+from fastapi import Header
 from pydantic import BaseModel, ConfigDict, Field
 
 from syncline.model import ConnectionOrder, ConnectionStatus, JobStatus, JobType, Scope
@@ -12,26 +13,51 @@ LARGEST_PAGE = 500
 LARGEST_BATCH = 10_000
 
 Page = Annotated[
-    str | None, Field(description="`next_page` of the page before.", min_length=1, max_length=4096)
+    str | None,
+    Field(description="The `next_page` of the previous answer.", min_length=1, max_length=4096),
 ]
-Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE, description="How many at most.")]
+Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE, description="Maximum number of items.")]
 Text = Annotated[str, Field(min_length=1, max_length=255)]
 Interval = Annotated[int, Field(ge=60, le=31_536_000, strict=True)]
 Json = dict[str, Any]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        description="A repetition with the same key within a day changes nothing more.",
+    ),
+]
+IfMatch = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        max_length=100,
+        description="An `ETag` you read before. If it has changed since, nothing is done.",
+    ),
+]
+
+
+def expected_version(if_match: str | None) -> str | None:
+    """Return the version that the header requires; None means any."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    return if_match.strip().removeprefix("W/").strip('"')
 
 
 class Strict(BaseModel):
-    """Refuses fields that it does not know: a typing error would else pass in silence."""
+    """Refuses unknown fields, so that a misspelt one does not pass in silence."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class ConnectionQuery(Strict):
-    tenant: Text | None = Field(None, description="Operators only: one tenant's.")
+    tenant: Text | None = Field(None, description="Only this tenant. For operators.")
     provider: Text | None = None
     status: ConnectionStatus | None = None
     prefix: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
-        None, description="How the external id begins."
+        None, description="Only external ids that begin with this."
     )
     order: ConnectionOrder = ConnectionOrder.ID
     page: Page = None
@@ -39,19 +65,19 @@ class ConnectionQuery(Strict):
 
 
 class JobQuery(Strict):
-    tenant: Text | None = Field(None, description="Operators only: one tenant's.")
+    tenant: Text | None = Field(None, description="Only this tenant. For operators.")
     connection: UUID | None = None
     provider: Text | None = None
     status: JobStatus | None = None
     type: JobType | None = None
-    since: datetime | None = Field(None, description="Made at this time or later.")
-    until: datetime | None = Field(None, description="Made before this time.")
+    since: datetime | None = Field(None, description="Created at this time or later.")
+    until: datetime | None = Field(None, description="Created before this time.")
     page: Page = None
     limit: Limit = 100
 
 
 class SignalFilters(Strict):
-    tenant: Text | None = Field(None, description="Operators only: one tenant's.")
+    tenant: Text | None = Field(None, description="Only this tenant. For operators.")
     connection: UUID | None = None
     provider: Text | None = None
     kind: Text | None = None
@@ -70,10 +96,10 @@ class SignalQuery(SignalExport):
 
 class FollowQuery(SignalFilters):
     position: Annotated[str, Field(max_length=80)] = Field(
-        "start", description="`start`, `now`, or the `position` of the answer before."
+        "start", description="`start`, `now`, or the `position` of the previous answer."
     )
     limit: Limit = 100
-    wait: int = Field(0, ge=0, le=25, description="Seconds to wait while nothing is new.")
+    wait: int = Field(0, ge=0, le=25, description="Seconds to wait if there is nothing new.")
 
 
 class TailQuery(SignalFilters):
@@ -81,7 +107,7 @@ class TailQuery(SignalFilters):
 
 
 class NewConnectionBody(Strict):
-    tenant_id: Text | None = Field(None, description="Operators must name it; others need not.")
+    tenant_id: Text | None = Field(None, description="Required with an operator's key.")
     provider_slug: Annotated[str, Field(min_length=1, max_length=100)]
     external_id: Annotated[str, Field(min_length=1, max_length=1024)]
     config: Json | None = None
@@ -90,12 +116,12 @@ class NewConnectionBody(Strict):
 
 class OneConnectionBody(NewConnectionBody):
     credentials: Json | None = Field(
-        None, description="Stored encrypted; no answer ever holds them.", repr=False
+        None, description="Stored encrypted and never returned.", repr=False
     )
 
 
 class CredentialsBody(Strict):
-    credentials: Json = Field(description="Replaces what the connection signs in with.", repr=False)
+    credentials: Json = Field(description="Replaces the connection's credentials.", repr=False)
 
 
 class BulkBody(Strict):
@@ -103,10 +129,10 @@ class BulkBody(Strict):
 
 
 class EditBody(Strict):
-    """What is left out stays; an interval of null is the default, a cursor of null none."""
+    """Omitted fields stay as they are. A null interval is the default, a null cursor is none."""
 
     interval_seconds: Interval | None = None
-    config: Json | None = Field(None, description="Replaces the settings whole.")
+    config: Json | None = Field(None, description="Replaces the whole config.")
     cursor: Any = None
 
 
@@ -116,12 +142,14 @@ class PauseBody(Strict):
 
 class NewKeyBody(Strict):
     name: Annotated[str, Field(min_length=1, max_length=100)] = Field(
-        description="Whose key it is."
+        description="Who uses the key."
     )
-    tenant_id: Text | None = Field(None, description="The one tenant it sees; none: an operator's.")
+    tenant_id: Text | None = Field(
+        None, description="The only tenant it may see. Without it, an operator's key."
+    )
     scope: Scope = Scope.ADMIN
     expires_in_days: Annotated[int, Field(ge=1, le=3650, strict=True)] | None = Field(
-        None, description="When it ends by itself; left out, after `api.key_days`."
+        None, description="Days until it expires. Default: `api.key_days`."
     )
     never_expires: bool = False
 

@@ -1,4 +1,4 @@
-"""What comes out over HTTP, field by field."""
+"""The fields of every answer."""
 
 from datetime import datetime
 from typing import Any
@@ -6,10 +6,24 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
+from syncline.api.problems import MEDIA_TYPE
 from syncline.model import ApiKey, Connection, Job
 from syncline.services.edits import version_of
 
 Json = dict[str, Any]
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the problems that a route may answer with, for the OpenAPI document."""
+    schema = {"schema": {"$ref": "#/components/schemas/ProblemOut"}}
+    return {
+        status: {"description": "Refused", "content": {MEDIA_TYPE: schema}, "model": ProblemOut}
+        for status in (400, 401, 403, 422, 429, 503, *statuses)
+    }
+
+
+def etag(version: str) -> str:
+    return f'"{version}"'
 
 
 class ConnectionOut(BaseModel):
@@ -24,7 +38,7 @@ class ConnectionOut(BaseModel):
     created_at: datetime | None
     updated_at: datetime | None
     last_finished_at: datetime | None
-    version: str = Field(description="Changes with what people edit; also the `ETag`.")
+    version: str = Field(description="Changes with every edit. Also the `ETag`.")
 
     @classmethod
     def of(cls, connection: Connection) -> "ConnectionOut":
@@ -40,13 +54,13 @@ class JobOut(BaseModel):
     job_type: str
     status: str
     priority: int
-    attempts: int = Field(description="How often it has failed so far.")
+    attempts: int = Field(description="How many attempts have failed.")
     scheduled_at: datetime
     retry_after: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
     cursor: Any
-    error: Any = Field(description="What last went wrong: class, message, attempt, time.")
+    error: Any = Field(description="The last error: class, message, attempt, time.")
     slot_at: datetime | None
     created_at: datetime
     updated_at: datetime
@@ -86,11 +100,11 @@ class SignalPage(BaseModel):
 
 class FollowedOut(BaseModel):
     items: list[SignalOut]
-    position: str = Field(description="Where to go on, also if there are no items.")
-    is_caught_up: bool = Field(description="False: there may be more, ask again at once.")
+    position: str = Field(description="Where to continue, even if there are no items.")
+    is_caught_up: bool = Field(description="If false, there may be more: ask again at once.")
     server_changed: bool = Field(
-        description="The database server was started anew, promoted or restored since the "
-        "position; if that lost commits, signals told before may be stored no more."
+        description="The database server was restarted, promoted or restored since the position. "
+        "If that lost commits, signals returned before may no longer be stored."
     )
 
 
@@ -119,7 +133,9 @@ INEXACT = "Fields that are not exact counts: each is an `estimate`, or `at_least
 
 class ProviderOut(BaseModel):
     provider_slug: str
-    health: str = Field(description="`ok`, `failing`, `rate_limited` or `unknown` to all workers.")
+    health: str = Field(
+        description="`ok`, `failing`, `rate_limited`, or `unknown` if no worker knows it."
+    )
     workers: int
     connections: dict[str, int]
     running: int
@@ -196,14 +212,16 @@ class WorkersOut(BaseModel):
 class KeyOut(BaseModel):
     id: UUID
     name: str
-    tenant_id: str | None = Field(description="The one tenant it sees; null for an operator's.")
+    tenant_id: str | None = Field(
+        description="The only tenant it may see; null for an operator's key."
+    )
     scope: str
     status: str = Field(description="`active`, `expiring`, `expired` or `revoked`.")
-    begins_with: str = Field(description="The part of the key that is no secret.")
+    begins_with: str = Field(description="The part of the key that is not secret.")
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
-    last_used_at: datetime | None = Field(description="May lag by a minute.")
+    last_used_at: datetime | None = Field(description="May be a minute behind.")
 
     @classmethod
     def of(cls, key: ApiKey) -> "KeyOut":
@@ -215,7 +233,7 @@ class KeysOut(BaseModel):
 
 
 class NewKeyOut(KeyOut):
-    key: str = Field(description="The key itself, shown this once.", repr=False)
+    key: str = Field(description="The key itself. It is shown only once.", repr=False)
 
 
 class FieldError(BaseModel):

@@ -1,4 +1,4 @@
-"""Serves the application inside the engine's own event loop."""
+"""Serves the application in the engine's event loop."""
 
 import asyncio
 import errno
@@ -15,18 +15,18 @@ from syncline.errors import SettingsError
 from syncline.settings import ApiSettings
 from syncline.settings.checks import is_loopback
 
-ANSWERS_MAY_TAKE_SECONDS = 3  # what is being answered at a stop gets so long to end
+SHUTDOWN_SECONDS = 3  # how long requests in progress may take at a stop
 
 
 class Listener:
-    """A bound socket: from here on the port is ours, and its number is known."""
+    """A bound socket: the port is taken, and its number is known."""
 
     def __init__(self, settings: ApiSettings) -> None:
         family, _, _, _, address = _resolve(settings.host, settings.port)[0]
         try:
             self.socket = socket.create_server(address[:2], family=family)
-            # Clients inherit it. Without it the end of an answer waits 40 ms for the client's word
-            # that its beginning has come; asyncio does not see that this is TCP.
+            # Accepted sockets inherit it. Without it the end of an answer waits 40 ms for the
+            # client to acknowledge its beginning; asyncio does not set it on such a socket.
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             raise SettingsError(_refusal(settings, error)) from None
@@ -42,8 +42,8 @@ class Listener:
 
 @asynccontextmanager
 async def serving(engine: Engine, listener: Listener, *, page: bool) -> AsyncIterator[None]:
-    """Answer requests meanwhile; requests in progress at the end are answered."""
-    await _refuse_strangers(engine)
+    """Serve requests inside the block; requests in progress at its end are answered."""
+    await _require_key_in_public(engine)
     app, api = create_app(engine, page=page), engine.settings.api
     config = uvicorn.Config(
         app,
@@ -51,13 +51,13 @@ async def serving(engine: Engine, listener: Listener, *, page: bool) -> AsyncIte
         ws="none",
         access_log=False,
         log_config=None,
-        log_level="error",  # it warns of every request that it cannot read: strangers send many
+        log_level="error",  # it warns of every malformed request, and strangers send many
         lifespan="off",
         server_header=False,
         proxy_headers=bool(api.trusted_proxies),
         forwarded_allow_ips=api.trusted_proxies,
         timeout_keep_alive=IDLE_SECONDS,
-        timeout_graceful_shutdown=ANSWERS_MAY_TAKE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener.socket]), name="syncline http")
@@ -65,24 +65,24 @@ async def serving(engine: Engine, listener: Listener, *, page: bool) -> AsyncIte
         yield
     finally:
         if page:
-            app.state.streams.close()  # they would be waited for
+            app.state.streams.close()  # otherwise the stop would wait for them
         server.should_exit = True
         await asyncio.shield(task)
 
 
-async def _refuse_strangers(engine: Engine) -> None:
-    """Refuse to serve where others can reach it while there is no key to keep them out."""
+async def _require_key_in_public(engine: Engine) -> None:
+    """Refuse to serve on an address that others can reach while no API key exists."""
     host = engine.settings.api.host
     if not is_loopback(host) and not await engine.access.has_keys():
         raise SettingsError(
             f"api.host is {host!r}, which others can reach: Syncline refuses to start without an "
-            "API key there; make one with `syncline keys create`, or keep 127.0.0.1"
+            "API key; create one with `syncline keys create`, or serve on 127.0.0.1"
         )
 
 
 class _Server(uvicorn.Server):
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Leave the signals to whoever owns the process."""
+        """Leave signal handling to the owner of the process."""
         return nullcontext()
 
 
@@ -97,7 +97,7 @@ def _resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, int, int,
 def _refusal(settings: ApiSettings, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
-            f"api.port is {settings.port}, which is taken on {settings.host}: "
-            "choose another with --port, or 0 for any that is free"
+            f"api.port is {settings.port}, which is in use on {settings.host}: "
+            "choose another with --port, or 0 for a free one"
         )
     return f"api.port is {settings.port}; {error.strerror or error}"

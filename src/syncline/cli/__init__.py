@@ -6,21 +6,21 @@ import sys
 
 from syncline.memory_dumps import forbid_memory_dumps
 
-SERVICES = {"run", "up"}  # to be stopped is what they wait for, so it is no failure
+SERVICES = {"run", "up"}  # they run until they are stopped, so a signal is no failure
 
 
 def main() -> None:
-    """Run the command that the arguments name, and exit with its code."""
-    _leave_at_once_on_a_signal()
-    forbid_memory_dumps()  # before a key is read
-    # Imported only now: from here on Ctrl-C ends in silence, not in a traceback through imports.
+    """Run the command line and exit with its code."""
+    _exit_on_signals()
+    forbid_memory_dumps()  # before any key is read
+    # Imported late: from here on Ctrl-C ends quietly, without a traceback through the imports.
     from syncline.cli.app import app
 
     app()
 
 
-def _leave_at_once_on_a_signal() -> None:
-    """Until a command takes over there is nothing to tidy up."""
+def _exit_on_signals() -> None:
+    """Exit at once on a signal: until a command starts, there is nothing to clean up."""
 
     def leave(*_: object) -> None:
         os._exit(0 if SERVICES.intersection(sys.argv[1:]) else 1)

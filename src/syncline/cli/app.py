@@ -103,13 +103,34 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Postgres to use. Default: the embedded database."),
+]
+LogLevelOption = Annotated[
+    LogLevel | None,
+    typer.Option(
+        envvar="SYNCLINE_LOG_LEVEL", show_envvar=False, help="Log to stderr from this level up."
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(
+        envvar="SYNCLINE_LOG_FORMAT", show_envvar=False, help="Log as text lines or as JSON."
+    ),
+]
+ShowVersion = Annotated[
+    bool,
+    typer.Option(
+        "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+    ),
+]
+
+
 @app.callback()
 def syncline(
     context: typer.Context,
-    database_url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Postgres to use. Default: the embedded database."),
-    ] = None,
+    database_url: DatabaseUrl = None,
     schema: Annotated[
         str | None, typer.Option(metavar="NAME", help="Schema that holds the tables.")
     ] = None,
@@ -117,31 +138,12 @@ def syncline(
         list[str] | None,
         typer.Option(metavar="MODULE", help="A module with connectors. May be repeated."),
     ] = None,
-    log_level: Annotated[
-        LogLevel | None,
-        typer.Option(
-            envvar="SYNCLINE_LOG_LEVEL",
-            show_envvar=False,
-            help="Log to stderr from this level up.",
-        ),
-    ] = None,
-    log_format: Annotated[
-        LogFormat,
-        typer.Option(
-            envvar="SYNCLINE_LOG_FORMAT",
-            show_envvar=False,
-            help="Log as text lines or as JSON.",
-        ),
-    ] = LogFormat.TEXT,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
     debug: Annotated[  # noqa: ARG001  (Program.main reads it)
         bool, typer.Option("--debug", help="Show the traceback of an error.")
     ] = False,
-    version: Annotated[  # noqa: ARG001
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
+    version: ShowVersion = False,  # noqa: ARG001
 ) -> None:
     """Syncline, the sync engine that lives in your Postgres.
 

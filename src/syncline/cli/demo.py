@@ -1,4 +1,4 @@
-"""`up --demo`: connections that really sync, without an account anywhere."""
+"""`up --demo`: connections that really sync, without any account."""
 
 import shutil
 from pathlib import Path
@@ -15,17 +15,17 @@ INTERVAL_SECONDS = 60
 
 
 async def add_demo_connections(engine: Engine, folder: Path) -> list[str]:
-    """Add what is not there yet, and return what a person should know about it."""
-    repository, told = find_repository(folder)
+    """Add the demo connections that do not exist yet, and return sentences to show."""
+    repository, sentence = find_repository(folder)
     wanted = [*DEMO_CONNECTIONS, *([_git_connection(repository)] if repository else [])]
     added = [connection for connection in wanted if await _add(engine, connection)]
-    there = len(wanted) - len(added)
-    counted = f"{len(added)} demo connections added"
-    return [told, f"{counted}, {there} are there from before." if there else f"{counted}."]
+    existing = len(wanted) - len(added)
+    kept = f"; {existing} existed already" if existing else ""
+    return [sentence, f"Added {len(added)} demo connections{kept}."]
 
 
 def allow_repository(settings: Settings, folder: Path) -> Settings:
-    """Return the settings with the repository that a folder is in among those that may be read."""
+    """Return the settings with the folder's repository added to `git.local_roots`."""
     repository, _ = find_repository(folder)
     if repository is None:
         return settings
@@ -36,13 +36,13 @@ def allow_repository(settings: Settings, folder: Path) -> Settings:
 
 
 def find_repository(folder: Path) -> tuple[Path | None, str]:
-    """Return the git repository that a folder is in, if it can be synced, and a sentence on it."""
+    """Return the git repository around the folder, or None, and a sentence about it."""
     if shutil.which("git") is None:
-        return None, "The git program was not found: the demo goes without a repository."
+        return None, "git is not installed, so the demo syncs no repository."
     for candidate in (folder, *folder.parents):
         if (candidate / ".git").exists():
-            return candidate, f"The commits of {candidate} are among what is synced."
-    return None, f"{folder} is in no git repository: the demo goes without one."
+            return candidate, f"The demo also syncs the commits of {candidate}."
+    return None, f"{folder} is not in a git repository, so the demo syncs none."
 
 
 def _git_connection(repository: Path) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def _git_connection(repository: Path) -> dict[str, Any]:
 
 
 async def _add(engine: Engine, connection: dict[str, Any]) -> bool:
-    """Return whether the connection is new."""
+    """Add the connection and return whether it is new."""
     try:
         await engine.connections.create(**connection)
     except Conflict:  # an earlier run added it

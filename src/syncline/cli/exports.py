@@ -1,4 +1,4 @@
-"""Where exports go and in which form: lines of JSON, CSV, or Parquet where pyarrow is there."""
+"""Export files: NDJSON, CSV, or Parquet if pyarrow is installed."""
 
 import csv
 import json
@@ -17,9 +17,18 @@ from syncline.private_files import completed_file
 
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Where to. Default: stdout."),
+    typer.Option("--output", "-o", metavar="FILE", help="The file to write. Default: stdout."),
 ]
-FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # wide ones too
+FORMULA_SIGNS = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\uff1d",
+    "\uff0b",
+    "\uff0d",
+    "\uff20",
+)  # and full-width
 Records = Sequence[Mapping[str, Any]]
 
 
@@ -35,7 +44,7 @@ class Sink(Protocol):
 
 @contextmanager
 def open_sink(form: Format, columns: Sequence[str], output: Path | None) -> Iterator[Sink]:
-    """Lend what takes records."""
+    """Open the output and yield a sink for records."""
     if form is Format.PARQUET:
         with _parquet_sink(columns, output) as parquet:
             yield parquet
@@ -46,7 +55,7 @@ def open_sink(form: Format, columns: Sequence[str], output: Path | None) -> Iter
 
 @contextmanager
 def opened(output: Path | None) -> Iterator[TextIO]:
-    """Lend a stream; a file has its name only once it is complete."""
+    """Open the output and yield a stream; a file gets its name once it is complete."""
     if output is None:
         yield sys.stdout
         sys.stdout.flush()
@@ -61,7 +70,7 @@ def _completed(output: Path) -> Iterator[Path]:
         try:
             part = stack.enter_context(completed_file(output))
         except OSError as error:
-            raise Failure(f"{output} cannot be written: {error.strerror}") from None
+            raise Failure(f"cannot write {output}: {error.strerror}") from None
         yield part
 
 
@@ -76,7 +85,7 @@ class _NdjsonSink:
 
 
 class _CsvSink:
-    """Objects stand in their cells as JSON, and no text is a formula."""
+    """Writes objects as JSON in their cell, and text so that it is never a formula."""
 
     def __init__(self, stream: TextIO, columns: Sequence[str]) -> None:
         self._columns = columns
@@ -91,9 +100,9 @@ class _CsvSink:
 
 
 def _without_formula(cell: Any) -> Any:
-    """Return a cell that a spreadsheet shows and does not run, as it would `=HYPERLINK(…)`.
+    """Return a cell that a spreadsheet shows as text, even if it begins like `=HYPERLINK(…)`.
 
-    Spreadsheets pass over the space before such a sign; numbers are left as they are.
+    Spreadsheets ignore spaces before the sign. Numbers stay as they are.
     """
     if not isinstance(cell, str):
         return cell
@@ -113,11 +122,9 @@ def _parquet_sink(columns: Sequence[str], output: Path | None) -> Iterator[Sink]
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise Failure(
-            "Parquet needs pyarrow, which is not installed: pip install pyarrow"
-        ) from None
+        raise Failure("Parquet needs pyarrow: install it with `pip install pyarrow`") from None
     if output is None:
-        raise typer.BadParameter("Parquet cannot go to stdout: name a file with --output")
+        raise typer.BadParameter("Parquet cannot be written to stdout; give a file with --output")
     times = {column for column in columns if column.endswith("_at")}
     schema = pyarrow.schema(
         [

@@ -1,4 +1,4 @@
-"""Signals: the first asks a command to stop, the second ends the process at once."""
+"""SIGINT, SIGTERM and SIGHUP: the first stops a command, the second ends the process at once."""
 
 import asyncio
 import os
@@ -10,15 +10,24 @@ from typing import Any, Self
 from syncline.clock import monotonic
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-ECHO_SECONDS = 0.05  # a closing terminal, `timeout` and others send the same signal twice over
+ECHO_SECONDS = 0.05  # a closing terminal, `timeout` and others send a signal twice
 
 
 class Interrupted(Exception):
-    """The command was asked to stop before it was done."""
+    """The command was stopped by a signal before it finished."""
+
+
+async def stopped_within(stop: asyncio.Event, seconds: float) -> bool:
+    """Wait up to so many seconds; return whether the event was set."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await stop.wait()
+    except TimeoutError:
+        return False
 
 
 class Interrupts:
-    """Calls `react` in the event loop at the first signal, and leaves with 1 at the second."""
+    """Calls `react` in the event loop at the first signal, and exits with 1 at the second."""
 
     def __init__(self, react: Callable[[], object]) -> None:
         self.react = react
@@ -29,8 +38,8 @@ class Interrupts:
     def __enter__(self) -> Self:
         for number in SIGNALS:
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-                continue  # started with nohup: to go on without its terminal is the very wish
-            # Not the loop's own handlers: those hear nothing while something blocks the loop.
+                continue  # started with nohup: it should survive its terminal
+            # Not the loop's own handlers: they do not run while something blocks the loop.
             self._before[number] = signal.signal(number, self._on_signal)
         return self
 

@@ -1,7 +1,7 @@
-"""How the command line shows logs: lines for people, or one JSON object a line.
+"""Log output of the command line: text for people, or one JSON object per line.
 
-The engine itself logs through standard `logging` and installs nothing; only a program that owns
-its process, as the command line does, decides where logs go.
+The engine logs through standard `logging` and installs no handler. Only a program that owns its
+process decides where logs go, and the command line is one.
 """
 
 import logging
@@ -25,7 +25,7 @@ MULTI_LINE = {"exception", "stack"}
 def rendered_logs(
     *, level: str = "info", json: bool = False, stream: TextIO | None = None
 ) -> Iterator[None]:
-    """Show Syncline's logs from `level` up, and the warnings of everything else, meanwhile."""
+    """Show Syncline's logs from `level` up, and warnings of other libraries, inside the block."""
     handler = _Handler(stream or sys.stderr)
     handler.setFormatter(_formatter(json=json, colours=_has_colours(handler.stream)))
     root, own = logging.getLogger(), logging.getLogger("syncline")
@@ -43,7 +43,7 @@ def rendered_logs(
 
 class _Handler(logging.StreamHandler[TextIO]):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's name)
-        """Say nothing when a record cannot be written: a gone reader must not stop a worker.
+        """Ignore a record that cannot be written: a closed pipe must not stop a worker.
 
         The standard handler would print the record and its traceback unmasked.
         """
@@ -52,7 +52,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 def _formatter(*, json: bool, colours: bool) -> structlog.stdlib.ProcessorFormatter:
     renderers: list[Processor] = [structlog.processors.JSONRenderer(default=str)]
     if not json:
-        # A rich traceback would show local variables, and with them credentials.
+        # A rich traceback would show local variables, which may hold credentials.
         plain = structlog.dev.plain_traceback
         renderers = [
             _drop_own_logger,
@@ -82,14 +82,14 @@ def _formatter(*, json: bool, colours: bool) -> structlog.stdlib.ProcessorFormat
 
 
 def _drop_formatted(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Leave out what another handler's formatter may have left on the record."""
+    """Drop what the formatter of another handler may have left on the record."""
     event.pop("message", None)
     event.pop("asctime", None)
     return event
 
 
 def _add_span(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Name the span that the record was logged in, where spans are exported."""
+    """Add the ids of the current span, if spans are exported."""
     span = trace.get_current_span().get_span_context()
     if span.is_valid:
         event["trace_id"] = trace.format_trace_id(span.trace_id)
@@ -98,7 +98,7 @@ def _add_span(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDi
 
 
 def _clean(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Mask secrets, and escape what could forge a line or steer a terminal."""
+    """Mask secrets, and escape characters that could forge a line or control the terminal."""
     for name, value in event.items():
         if isinstance(value, str):
             text = mask_secrets(value)
@@ -108,7 +108,7 @@ def _clean(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
 
 
 def _drop_own_logger(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Leave out what a person can read from the event's own name."""
+    """Drop the logger of our own events, since the event's name says the same."""
     if event["logger"].startswith("syncline."):
         del event["logger"]
     return event

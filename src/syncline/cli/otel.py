@@ -1,4 +1,4 @@
-"""Spans on their way out: by OTLP, where the extra is installed and an endpoint is named."""
+"""Exports spans by OTLP, if the `otel` extra is installed and an endpoint is set."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
 @contextmanager
 def exported_spans() -> Iterator[None]:
-    """Export spans meanwhile, as the standard variables OTEL_… say; without them, do nothing."""
+    """Export spans inside the block, as the standard OTEL_… variables say; otherwise do nothing."""
     endpoint = next(filter(None, map(os.environ.get, ENDPOINTS)), None)
     if endpoint is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         yield
@@ -26,7 +26,7 @@ def exported_spans() -> Iterator[None]:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        LOG.warning("spans are not exported: pip install 'syncline[otel]' brings what is missing")
+        LOG.warning("spans are not exported: run `pip install 'syncline[otel]'`")
         yield
         return
     service = {"service.name": os.environ.get("OTEL_SERVICE_NAME") or "syncline"}
@@ -38,4 +38,4 @@ def exported_spans() -> Iterator[None]:
     try:
         yield
     finally:
-        provider.shutdown()  # what is left is sent, for as long as the exporter's timeout allows
+        provider.shutdown()  # sends the rest, within the exporter's timeout

@@ -1,4 +1,4 @@
-"""How results are shown: tables for people, JSON for machines."""
+"""Prints results: tables for people, JSON for programs."""
 
 import json
 import sys
@@ -49,17 +49,17 @@ COLOURS = {
 
 
 def print_json(value: Any) -> None:
-    """Print the value as JSON in which every time is RFC 3339 in UTC."""
+    """Print the value as JSON, with every time as RFC 3339 in UTC."""
     print(json.dumps(value, default=plain, indent=2))
 
 
 def plain_line(value: Any) -> str:
-    """Return the value as JSON in one line."""
+    """Return the value as one line of JSON."""
     return json.dumps(value, default=plain, ensure_ascii=False)
 
 
 def record(thing: Any) -> dict[str, Any]:
-    """Return a connection, job or signal as an object for JSON; credentials stay inside."""
+    """Return a connection, job or signal as a JSON object, without its credentials."""
     fields = asdict(thing)
     fields.pop("credentials", None)
     return fields
@@ -68,7 +68,7 @@ def record(thing: Any) -> dict[str, Any]:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, dispensable: Sequence[str] = ()
 ) -> None:
-    """Print a row a line; in a narrow terminal the dispensable columns go first, in that order."""
+    """Print a table; a narrow terminal drops the dispensable columns, in that order."""
     console = _console()
     cells: dict[str, list[Text]] = {head: [] for head in columns}
     for row in rows:
@@ -86,7 +86,7 @@ def print_table(
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:
-    """Print one thing, a field a line."""
+    """Print one thing, one field per line."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -96,7 +96,7 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 
 
 def cell(value: Any, *, longest: int = LONGEST_CELL) -> Text:
-    """Return a value as text in which nothing is taken for markup or for a terminal's orders."""
+    """Return the value as text, with markup and terminal control characters made harmless."""
     if value is None:
         return Text("-", style="bright_black")
     if isinstance(value, datetime):
@@ -108,14 +108,14 @@ def cell(value: Any, *, longest: int = LONGEST_CELL) -> Text:
 
 
 def say(sentence: str) -> None:
-    """Say something on stderr, where it does not get into the results, but after them."""
+    """Print a sentence on stderr, after the results printed so far."""
     flush_results()
     print(sentence, file=sys.stderr, flush=True)
 
 
 def flush_results() -> None:
-    """Write out what was printed: in a pipe stdout waits in a buffer, and stderr would overtake."""
-    with suppress(OSError):  # whoever read it has gone
+    """Flush stdout: in a pipe it is buffered, and stderr would overtake it."""
+    with suppress(OSError):  # the reader has gone
         sys.stdout.flush()
 
 
@@ -126,16 +126,16 @@ def hint_next(found: "Listing[Any]") -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value that JSON has no form for as one that it has."""
+    """Return times and ids as JSON values."""
     if isinstance(value, datetime):
         return rfc3339(value)
     if isinstance(value, UUID):
         return str(value)
-    raise TypeError(f"{type(value).__name__} has no place in JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 def _console() -> Console:
-    """Return the console on stdout, as it is now."""
+    """Return a console on the current stdout."""
     width = None if sys.stdout.isatty() else UNLIMITED
     return Console(file=sys.stdout, width=width, highlight=False)
 
@@ -148,7 +148,7 @@ def _print(console: Console, table: Table) -> None:
 
 
 def _least_width(head: str, texts: Sequence[Text]) -> int:
-    """Return the room that a column takes at least, with its gap: what is long may be folded."""
+    """Return the least width of a column with its gap; long cells may be folded."""
     natural = _natural_width(head, texts)
     return (natural if natural <= KEPT_WHOLE else FOLDED_TO) + GAP
 

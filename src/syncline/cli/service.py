@@ -1,4 +1,4 @@
-"""What `up` and `run` do: open the engine, serve beside it, and close everything in order."""
+"""What `up` and `run` do: open the engine, serve HTTP beside it, and close both in order."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from syncline.home import resolve_home
 from syncline.settings import Settings
 
 LOG = logging.getLogger("syncline.http")
-DEMO_TICK_SECONDS = 5  # a minute would leave a newcomer looking at nothing
+DEMO_TICK_SECONDS = 5  # with the default minute, a newcomer would see nothing happen
 
 
 def run_headless(
@@ -30,7 +30,7 @@ def run_headless(
 
     async def work(interrupts: Interrupts) -> bool:
         async with session.engine(settings, wait=wait) as engine:
-            await engine.connections.list(limit=1)  # a schema that does not fit is refused here
+            await engine.connections.list(limit=1)  # refuses a schema that does not fit
             async with serving(engine, listener, page=dashboard):
                 interrupts.react = engine.stop
                 LOG.info("serving %s", listener.url)
@@ -44,16 +44,16 @@ def run_headless(
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """What a process does."""
+    """Which roles a process takes."""
 
     scheduler: bool
     executor: bool
 
 
 def run_with_view(session: Session, settings: Settings, *, demo: bool, wait: bool) -> bool:
-    """Run every role until a signal, showing what happens; return whether the end was clean."""
+    """Run all roles until a signal, with a live view; return whether the end was clean."""
     if demo:
-        settings = allow_repository(_quicken(settings), Path.cwd())
+        settings = allow_repository(_with_short_tick(settings), Path.cwd())
 
     async def work(interrupts: Interrupts) -> bool:
         say(f"Starting on {_describe(settings)} …")
@@ -73,7 +73,7 @@ def run_with_view(session: Session, settings: Settings, *, demo: bool, wait: boo
 async def _run_beside_view(
     engine: Engine, url: str, session: Session, interrupts: Interrupts
 ) -> bool:
-    # Logs that somebody asked for and a view that is drawn over and over would garble each other.
+    # Logs and a view that is redrawn would garble each other.
     is_live = sys.stdout.isatty() and session.log_level is None
     with session.logs("error"):
         view = asyncio.create_task(show(engine, url, live=is_live), name="syncline view")
@@ -87,7 +87,7 @@ async def _run_beside_view(
             return await engine.run(handle_signals=False)
         finally:
             view.cancel()
-            with suppress(asyncio.CancelledError, OSError):  # nobody may be looking any more
+            with suppress(asyncio.CancelledError, OSError):  # the terminal may be gone
                 await view
 
 
@@ -96,8 +96,8 @@ def say(sentence: str) -> None:
         print(sentence, flush=True)
 
 
-def _quicken(settings: Settings) -> Settings:
-    """Return the settings with a tick that suits a demo, unless somebody chose one."""
+def _with_short_tick(settings: Settings) -> Settings:
+    """Return the settings with a short tick, unless a tick interval is set."""
     if "tick_interval_seconds" in settings.scheduler.model_fields_set:
         return settings
     quick = {"tick_interval_seconds": DEMO_TICK_SECONDS}
@@ -105,7 +105,7 @@ def _quicken(settings: Settings) -> Settings:
 
 
 def _listen(settings: Settings, *, or_anywhere: bool) -> Listener:
-    """Bind the port; a demo, unless it was told which, makes do with any."""
+    """Bind the port; a demo without a chosen port may take any free one."""
     try:
         return Listener(settings.api)
     except SettingsError:
@@ -115,7 +115,7 @@ def _listen(settings: Settings, *, or_anywhere: bool) -> Listener:
 
 
 def _describe(settings: Settings) -> str:
-    """Return which database it is, without its password."""
+    """Return the database in words, without its password."""
     if settings.database_url is None:
         return f"the embedded Postgres in {resolve_home()}"
     parts = urlsplit(settings.database_url)

@@ -1,4 +1,4 @@
-"""What every command needs: the settings, the connectors, an engine, and a clean way out."""
+"""What every command needs: settings, connectors, an engine, and a clean end."""
 
 import asyncio
 import os
@@ -38,21 +38,21 @@ class Session:
     log_format: str = "text"
 
     def settings(self, **given: Any) -> "Settings":
-        """Return the settings, in which an option counts more than the environment or the file."""
+        """Return the settings; options override the environment and the file."""
         from syncline.settings import Settings
         from syncline.settings.secret_files import ReadableByAll
 
         options = {"database_url": self.database_url, "schema": self.schema, **given}
         chosen = {name: value for name, value in options.items() if value is not None}
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ReadableByAll)
             settings = Settings(**chosen)
-        for warning in told:
+        for warning in caught:
             say(f"syncline: {warning.message}")
         return settings
 
     def connectors(self, settings: "Settings") -> list["Connector"]:
-        """Return the connectors of the modules that the options and the settings name."""
+        """Return the connectors of the modules named by the options and the settings."""
         modules = dict.fromkeys((*settings.connectors, *self.connector_modules))
         return [connector for module in modules for connector in _load(module)]
 
@@ -60,7 +60,7 @@ class Session:
     async def engine(
         self, settings: "Settings | None" = None, *, wait: bool = False
     ) -> AsyncIterator["Engine"]:
-        """Lend an open engine; with `wait`, once its database can be reached."""
+        """Open an engine and yield it; with `wait`, wait until the database can be reached."""
         from syncline.app import Engine
 
         chosen = settings or self.settings()
@@ -68,10 +68,9 @@ class Session:
         try:
             await (_enter_when_reachable(engine) if wait else engine.__aenter__())
         except ValueError:
-            # What the driver says of a URL may quote a part of its password.
+            # The driver's message may quote a part of the password.
             raise SettingsError(
-                "database_url cannot be read; "
-                "it must look like postgresql://user@host:5432/database"
+                "database_url is not a valid URL; write it as postgresql://user@host:5432/database"
             ) from None
         try:
             yield engine
@@ -79,7 +78,7 @@ class Session:
             await engine.__aexit__(None, None, None)
 
     def call(self, work: Callable[["Engine"], Awaitable[T]]) -> T:
-        """Open an engine, do the work on it, and return what comes of it."""
+        """Open an engine, run the work on it, and return the result."""
 
         async def opened(_interrupts: Interrupts) -> T:
             async with self.engine() as engine:
@@ -90,7 +89,7 @@ class Session:
 
     @contextmanager
     def logs(self, default_level: str | None = None) -> Iterator[None]:
-        """Show logs on stderr meanwhile, if a level is asked for or a default is given."""
+        """Show logs on stderr inside the block, if a level is set or a default is given."""
         level = self.log_level or default_level
         if level is None:
             yield
@@ -102,7 +101,7 @@ class Session:
 
 
 async def _enter_when_reachable(engine: "Engine") -> None:
-    """Open the engine as soon as its database is there, and say on stderr what it waits for."""
+    """Open the engine once the database can be reached; say on stderr why it waits."""
     from syncline.services.availability import is_unreachable
 
     wait = FIRST_WAIT_SECONDS
@@ -127,7 +126,7 @@ def session_of(context: typer.Context) -> Session:
 
 
 def perform(work: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T:
-    """Run the work to its end; at a signal cancel it, so that it can tidy up, and tell."""
+    """Run the work to its end; a signal cancels it, so that it can clean up."""
 
     async def interruptible() -> T:
         task = asyncio.current_task()
@@ -145,31 +144,31 @@ def load_connector(name: str) -> "Connector":
     """Return an instance of the connector that MODULE:CLASS names."""
     from syncline.sdk.registry import connector_named
 
-    _look_here_too()
+    _add_current_folder()
     try:
         return connector_named(name)
     except Refused as error:
-        raise SettingsError(f"the connector {name!r} cannot be loaded: {error}") from error
+        raise SettingsError(f"cannot load the connector {name!r}: {error}") from error
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise SettingsError(f"the connector {name!r} cannot be loaded: {reason}") from error
+        raise SettingsError(f"cannot load the connector {name!r}: {reason}") from error
 
 
 def _load(module: str) -> list["Connector"]:
     from syncline.sdk.registry import connectors_in
 
-    _look_here_too()
+    _add_current_folder()
     try:
         found = connectors_in(module)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise SettingsError(f"the connectors of {module!r} cannot be loaded: {reason}") from error
+        raise SettingsError(f"cannot load the connectors of {module!r}: {reason}") from error
     if not found:
         raise SettingsError(f"the module {module!r} defines no connector")
     return found
 
 
-def _look_here_too() -> None:
+def _add_current_folder() -> None:
     here = os.getcwd()
     if here not in sys.path:
-        sys.path.append(here)  # last, so that a file here never stands in for an installed package
+        sys.path.append(here)  # last, so that a file here never hides an installed package

@@ -1,5 +1,6 @@
-"""Dry runs: a connector's pages, with the HTTP calls that led to them."""
+"""Trial runs of a connector: its pages, and the HTTP calls behind them."""
 
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from syncline.testing.trial import TrialPage, equip, take_pages, trial_connectio
 
 @dataclass
 class Trial:
-    """One dry run: what it is given, and what came of it."""
+    """One trial run: its input and its result."""
 
     connector: Connector
     config: dict[str, Any]
@@ -34,18 +35,15 @@ class Trial:
         return self.pages[-1].next_cursor if self.pages else self.cursor
 
     async def run(self) -> None:
-        """Take pages until they end, are enough, or an error comes; none of that is raised."""
+        """Take pages until the end, the limit or an error. The error is kept, not raised."""
         masker = Masker(self.credentials)
         equip(self.connector, lambda inner: Recorder(inner, self.calls, masker))
         connection = trial_connection(self.connector, self.config, self.credentials)
         try:
             async with aclosing(walk(self.connector, connection, self.cursor)) as pages:
-                async for page in pages:
-                    self.pages.append(page)
-                    if len(self.pages) == self.most_pages:
-                        break
+                await self._take(pages)
             if self.is_recorded and not self.has_more:
-                # The next run belongs to the recording: what is replayed goes on from the end too.
+                # Record the next run too: a replay continues from the end.
                 await take_pages(
                     self.connector,
                     self.config,
@@ -55,12 +53,18 @@ class Trial:
         except Exception as error:
             self.error = error
 
+    async def _take(self, pages: AsyncIterator[TrialPage]) -> None:
+        async for page in pages:
+            self.pages.append(page)
+            if len(self.pages) == self.most_pages:
+                return
+
     def save(self, path: Path) -> None:
         save_calls(path, self.calls)
 
 
 def show_trial(trial: Trial, *, json: bool) -> None:
-    """Print signals, cursor and calls, whatever the run came to."""
+    """Print the signals, the cursor and the HTTP calls."""
     if json:
         print_json(_as_json(trial))
         return

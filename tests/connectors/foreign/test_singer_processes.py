@@ -92,8 +92,8 @@ def test_a_tap_is_installed_shown_upgraded_and_removed_by_command(tmp_path: Path
     wheel = build_wheel(tmp_path, "1.0")
 
     told = syncline(home, "add", str(wheel))
-    assert "It needs the settings: source" in told
-    assert "Workers that run already do not know it: restart them." in told
+    assert "Required settings: source" in told
+    assert "Restart running workers, so that they know it." in told
     [listed] = json.loads(syncline(home, "list", "--json"))
     assert (listed["provider"], listed["version"]) == ("tap-fake", "1.0")
     assert listed["executable"].startswith(str(home / "singer"))
@@ -116,7 +116,7 @@ def test_a_tap_is_installed_shown_upgraded_and_removed_by_command(tmp_path: Path
     newer = build_wheel(tmp_path, "2.0")
     told = syncline(home, "upgrade", "tap-fake", "--package", str(newer))
     assert "2.0" in told
-    assert "restart them" in told
+    assert "Restart running workers" in told
     assert Path(listed["executable"]).exists()  # what runs now goes on with it
     assert "removed" in syncline(home, "remove", "tap-fake")
     assert json.loads(syncline(home, "list", "--json")) == []

@@ -1,4 +1,4 @@
-// Everything works without this file; it adds live pages, choosing many, copying and the theme.
+// The dashboard works without this file. It adds live updates, selection, copy buttons and themes.
 
 const live = document.getElementById("live");
 
@@ -38,7 +38,7 @@ async function look() {
     const answer = await fetch(location.href, { credentials: "same-origin" });
     if (answer.redirected) return location.reload();
     if (answer.ok) replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
-  } catch { /* the stream tells that the server is away */ } finally {
+  } catch { /* the event stream shows that the server is away */ } finally {
     isLooking = false;
   }
 }
@@ -56,7 +56,7 @@ if (live && document.querySelector("[data-live]")) {
   live.addEventListener("click", () => {
     const holds = live.getAttribute("aria-pressed") === "true";
     live.setAttribute("aria-pressed", String(!holds));
-    live.lastElementChild.textContent = holds ? "Held" : "Live";
+    live.lastElementChild.textContent = holds ? "Paused" : "Live";
   });
   addEventListener("pagehide", () => events.close());
 }
@@ -73,13 +73,13 @@ if (theme) {
     if (chosen) root.dataset.theme = chosen; else delete root.dataset.theme;
     try {
       if (chosen) localStorage.setItem("theme", chosen); else localStorage.removeItem("theme");
-    } catch { /* it holds for this page alone */ }
+    } catch { /* without storage, the choice lasts for this page only */ }
     show();
   });
 }
 
 for (const form of document.querySelectorAll("[data-bulk]")) {
-  const told = form.querySelector("[data-chosen]");
+  const summary = form.querySelector("[data-chosen]");
   const buttons = form.querySelectorAll("button[name=action]");
   const count = () => {
     const boxes = form.querySelectorAll("input[name=ids]");
@@ -90,7 +90,7 @@ for (const form of document.querySelectorAll("[data-bulk]")) {
       all.indeterminate = chosen > 0 && chosen < boxes.length;
     }
     buttons.forEach((button) => { button.disabled = chosen === 0; });
-    told.textContent = chosen ? `${chosen} chosen` : "Choose connections to act on them.";
+    summary.textContent = chosen ? `${chosen} selected` : "Select connections to act on them.";
   };
   form.addEventListener("change", (event) => {
     if (event.target.matches("[data-all]")) {

@@ -1,5 +1,5 @@
-// Runs before the page is painted, so that a chosen theme does not flash.
+// Runs before the page is painted, so that the wrong theme never flashes.
 try {
   const theme = localStorage.getItem("theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
-} catch { /* storage is shut off: the system's theme it is */ }
+} catch { /* storage is disabled: use the system's theme */ }

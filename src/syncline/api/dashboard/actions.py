@@ -1,4 +1,4 @@
-"""What the forms of the pages do: each by POST, with the session's own token."""
+"""The forms of the dashboard. Each is a POST with the session's CSRF token."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from fastapi import APIRouter, Form, Request, Response
 from fastapi.responses import RedirectResponse
 
 from syncline.api.auth import Principal, check_csrf
-from syncline.api.dashboard.renderer import PageRoute, Shown
+from syncline.api.dashboard.renderer import CurrentDashboard, PageRoute
 from syncline.api.login import ActingOperator
 from syncline.api.problems import Problem
 from syncline.app import Engine
@@ -59,32 +59,32 @@ class RefusedAction:
 async def act_on_many(
     request: Request,
     viewer: ActingOperator,
-    views: Shown,
+    dashboard: CurrentDashboard,
     action: Annotated[str, Form(max_length=20)],
     ids: Annotated[list[UUID] | None, Form()] = None,
     here: Annotated[str, Form(max_length=4096)] = "/connections",
     csrf: Csrf = "",
 ) -> Response:
-    """Pause, resume or sync the connections that were chosen; tell those that refused."""
+    """Pause, resume or sync the selected connections, and list those that refused."""
     check_csrf(viewer, csrf)
-    act, told = _action(action)
+    act, outcome = _action(action)
     chosen = ids or []
     if not chosen or len(chosen) > MOST_AT_ONCE:
         raise Invalid("ids", f"names {len(chosen)} connections; choose 1 to {MOST_AT_ONCE}")
     refused = []
     for connection_id in chosen:
         try:
-            await act(views.engine, connection_id, viewer)
+            await act(dashboard.engine, connection_id, viewer)
         except Refused as error:
             refused.append(RefusedAction(connection_id, shortened(one_line(str(error)), 300)))
     back = here if here.startswith("/connections") and here.isprintable() else "/connections"
     done = len(chosen) - len(refused)
     if refused:
-        return views.page(
+        return dashboard.render(
             "refused.html",
             request,
             status=409,
-            title="Not all could be done",
+            title="Some connections were not changed",
             viewer=viewer,
             refused=refused,
             done=done,
@@ -92,52 +92,56 @@ async def act_on_many(
             back=back,
         )
     sign = "&" if "?" in back else "?"
-    return RedirectResponse(f"{back}{sign}done={told}&count={done}", status_code=303)
+    return RedirectResponse(f"{back}{sign}done={outcome}&count={done}", status_code=303)
 
 
 @router.post("/connections/{connection_id}/interval")
 async def set_interval(
     viewer: ActingOperator,
-    views: Shown,
+    dashboard: CurrentDashboard,
     connection_id: UUID,
     seconds: Annotated[str, Form(max_length=20)] = "",
     csrf: Csrf = "",
 ) -> Response:
-    """Change how often a connection runs; an empty field goes back to the default."""
+    """Change how often a connection runs; an empty field means the default."""
     check_csrf(viewer, csrf)
     text = seconds.strip()
     if text and not (text.isascii() and text.isdigit()):
         raise Invalid("seconds", f"is {text!r}; it must be a whole number, or empty")
-    await views.engine.connections.set_interval(connection_id, int(text) if text else None)
+    await dashboard.engine.connections.set_interval(connection_id, int(text) if text else None)
     return RedirectResponse(f"/connections/{connection_id}?done=changed", status_code=303)
 
 
 @router.post("/connections/{connection_id}/{action}")
 async def act_on_one(
-    viewer: ActingOperator, views: Shown, connection_id: UUID, action: str, csrf: Csrf = ""
+    viewer: ActingOperator,
+    dashboard: CurrentDashboard,
+    connection_id: UUID,
+    action: str,
+    csrf: Csrf = "",
 ) -> Response:
     """Sync, resync, pause or resume one connection."""
     check_csrf(viewer, csrf)
-    act, told = _action(action)
-    await act(views.engine, connection_id, viewer)
-    return RedirectResponse(f"/connections/{connection_id}?done={told}", status_code=303)
+    act, outcome = _action(action)
+    await act(dashboard.engine, connection_id, viewer)
+    return RedirectResponse(f"/connections/{connection_id}?done={outcome}", status_code=303)
 
 
 @router.post("/jobs/{job_id}/{action}")
 async def act_on_job(
-    viewer: ActingOperator, views: Shown, job_id: UUID, action: str, csrf: Csrf = ""
+    viewer: ActingOperator, dashboard: CurrentDashboard, job_id: UUID, action: str, csrf: Csrf = ""
 ) -> Response:
     """Retry or cancel a job."""
     check_csrf(viewer, csrf)
-    jobs = views.engine.jobs
+    jobs = dashboard.engine.jobs
     acts = {"retry": jobs.retry, "cancel": jobs.cancel}
     if action not in acts:
-        raise Problem(404, "not-found", "there is no such action")
+        raise Problem(404, "not-found", "this action does not exist")
     job = await acts[action](job_id)
     return RedirectResponse(f"/jobs/{job.id}", status_code=303)
 
 
 def _action(name: str) -> tuple[Act, str]:
     if name not in ACTIONS:
-        raise Problem(404, "not-found", "there is no such action")
+        raise Problem(404, "not-found", "this action does not exist")
     return ACTIONS[name]

@@ -1,4 +1,4 @@
-"""Charts as plain rectangles: geometry here, SVG in the templates, nothing for a script to do."""
+"""The geometry of charts. The templates draw them as SVG, without scripts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 HEIGHT = 100.0
 SLOT = 10.0
 GAP = 2.0
-LEAST = 1.5  # what is there at all can be seen
+LEAST = 1.5  # the smallest visible bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Rectangle:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What stands in one slot, and the words that tell it."""
+    """The bars of one slot, and its tooltip."""
 
     title: str
     bars: Sequence[Rectangle]
@@ -41,9 +41,9 @@ class Entry:
 
 
 def stack(entries: Sequence[Entry], *, slots: int = 0) -> Chart:
-    """Return columns of stacked bars, as tall as their share of the highest.
+    """Return columns of stacked bars, scaled to the highest.
 
-    Where there are fewer entries than slots, those at the left stay empty.
+    With fewer entries than slots, the slots on the left stay empty.
     """
     top = round_up(max((sum(entry.values.values()) for entry in entries), default=0))
     columns, empty = [], max(slots - len(entries), 0)
@@ -60,7 +60,7 @@ def stack(entries: Sequence[Entry], *, slots: int = 0) -> Chart:
 
 
 def row(shares: Mapping[str, int]) -> list[Rectangle]:
-    """Return one bar, a hundred wide, divided by shares."""
+    """Return one bar of width 100, divided by shares."""
     whole = sum(shares.values()) or 1
     bars, x = [], 0.0
     for kind, share in shares.items():
@@ -72,7 +72,7 @@ def row(shares: Mapping[str, int]) -> list[Rectangle]:
 
 
 def round_up(value: float) -> int:
-    """Return a round number that is at least the value: 1, 2 or 5 and zeros."""
+    """Return the next 1, 2 or 5 times a power of ten that is at least the value."""
     step = 1
     while True:
         for factor in (1, 2, 5):

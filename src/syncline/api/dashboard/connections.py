@@ -1,4 +1,4 @@
-"""The pages about connections: the list, and one of them with the answer to why."""
+"""The pages about connections: the list, and one connection with its explanation."""
 
 import contextlib
 from collections.abc import Sequence
@@ -10,9 +10,10 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
+from pydantic import BaseModel, Field
 
 from syncline.api.dashboard.charts import Chart, Entry, stack
-from syncline.api.dashboard.renderer import PageRoute, Shown
+from syncline.api.dashboard.renderer import CurrentDashboard, PageRoute
 from syncline.api.login import ViewingOperator
 from syncline.app import Engine
 from syncline.model import (
@@ -31,67 +32,72 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 ROWS = 50
 RUNS_SHOWN = 40
 SIGNALS_SHOWN = 12
-Text = Annotated[str, Query(max_length=1100)]
+Text = Annotated[str, Field(max_length=1100)]
+STATUS_CHOICES = ("", *ConnectionStatus)
+ORDERS = (
+    (ConnectionOrder.ID, "Oldest first"),
+    (ConnectionOrder.STALENESS, "Oldest last run first"),
+    (ConnectionOrder.EXTERNAL_ID, "By external id"),
+)
+
+
+class ConnectionsQuery(BaseModel):
+    """The filters of the list, as they stand in the address."""
+
+    q: Text = ""
+    tenant: Text = ""
+    provider: Text = ""
+    status: Text = ""
+    order: Text = ""
+    after: Annotated[str, Field(max_length=4096)] = ""
 
 
 @router.get("/connections")
 async def list_connections(
     request: Request,
     viewer: ViewingOperator,
-    views: Shown,
-    q: Text = "",
-    tenant: Text = "",
-    provider: Text = "",
-    status: Text = "",
-    order: Text = "",
-    after: Annotated[str, Query(max_length=4096)] = "",
+    dashboard: CurrentDashboard,
+    query: Annotated[ConnectionsQuery, Query()],
 ) -> Response:
-    """Return a page of the connections that are looked for."""
-    if named := _as_uuid(q.strip()):
+    """Return the list of connections."""
+    if named := _as_uuid(query.q.strip()):
         return RedirectResponse(f"/connections/{named}", status_code=303)
-    wanted = {"q": q, "tenant": tenant, "provider": provider, "status": status, "order": order}
-    found = await views.engine.connections.list(
-        tenant_id=tenant.strip() or None,
-        provider_slug=provider or None,
-        status=status or None,
-        external_id_prefix=q.strip() or None,
-        order=order or None,
-        after=after or None,
+    wanted = query.model_dump(exclude={"after"})
+    found = await dashboard.engine.connections.list(
+        tenant_id=query.tenant.strip() or None,
+        provider_slug=query.provider or None,
+        status=query.status or None,
+        external_id_prefix=query.q.strip() or None,
+        order=query.order or None,
+        after=query.after or None,
         limit=ROWS,
     )
-    return views.page(
+    return dashboard.render(
         "connections.html",
         request,
         title="Connections",
         viewer=viewer,
         wanted=wanted,
-        lines=[_line(views.engine, connection) for connection in found],
+        lines=[_line(dashboard.engine, connection) for connection in found],
         next_page=_link(wanted, after=found.next_page) if found.next_page else None,
-        is_first=not after,
-        here=_link(wanted, after=after),
-        status_links=[
-            (name, _link({**wanted, "status": name})) for name in ("", *ConnectionStatus)
-        ],
-        by_status=(await views.overview.get()).counts.by_status,
-        total=(await views.overview.get()).counts.connections,
-        tenants=await views.tenants.get(),
-        providers=await views.providers_known(),
-        orders=[
-            (ConnectionOrder.ID, "Oldest first"),
-            (ConnectionOrder.STALENESS, "Least fresh first"),
-            (ConnectionOrder.EXTERNAL_ID, "By name"),
-        ],
-        now=await views.engine.stats.now(),
+        is_first=not query.after,
+        here=_link(wanted, after=query.after),
+        status_links=[(name, _link({**wanted, "status": name})) for name in STATUS_CHOICES],
+        counts=(await dashboard.overview.get()).counts,
+        tenants=await dashboard.tenants.get(),
+        providers=await dashboard.known_providers(),
+        orders=ORDERS,
+        now=await dashboard.engine.stats.now(),
         done=_done(request),
     )
 
 
 @router.get("/connections/{connection_id}")
 async def show_connection(
-    request: Request, viewer: ViewingOperator, views: Shown, connection_id: UUID
+    request: Request, viewer: ViewingOperator, dashboard: CurrentDashboard, connection_id: UUID
 ) -> Response:
-    """Return everything about one connection, and why it runs or does not."""
-    engine = views.engine
+    """Return the page of one connection, with why it is or is not running."""
+    engine = dashboard.engine
     connection = await engine.connections.get(connection_id)
     explanation = await engine.explain(connection_id)
     runs = await engine.jobs.list(connection_id=connection_id, limit=RUNS_SHOWN)
@@ -100,7 +106,7 @@ async def show_connection(
         connection_id=connection_id, newest_first=True, limit=SIGNALS_SHOWN
     )
     now = await engine.stats.now()
-    return views.page(
+    return dashboard.render(
         "connection.html",
         request,
         title=connection.external_id,
@@ -124,7 +130,7 @@ async def show_connection(
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A connection as a list shows it; what somebody wrote into its metadata may be anything."""
+    """A connection as the list shows it. Its metadata may hold anything."""
 
     connection: Connection
     interval_seconds: float
@@ -151,15 +157,15 @@ def _sync_of(connection: Connection) -> dict[str, Any]:
 
 
 def _timeline(runs: Sequence[Job], counted: SignalsOfJobs, now: datetime) -> Chart:
-    """Return a column for each run that began, the oldest first, as tall as it was long."""
+    """Return a column for each run that started, oldest first; its height is the duration."""
     begun = [job for job in reversed(runs) if job.started_at is not None]
     lengths = [_length_of(job, now) for job in begun]
-    # The root keeps short runs visible beside one that took a thousand times as long.
+    # The square root keeps short runs visible beside one that took a thousand times as long.
     return stack(
         [
             Entry(
                 f"{ago(now, job.started_at)}: {job.status}, {duration(length)}, "
-                f"{_told(counted.of(job.id, job.started_at))}"
+                f"{_count_text(counted.of(job.id, job.started_at))}"
                 if job.started_at
                 else "",
                 {job.status: max(length.total_seconds(), 0.001) ** 0.5},
@@ -177,7 +183,7 @@ def _length_of(job: Job, now: datetime) -> timedelta:
     return end - job.started_at
 
 
-def _told(signals: int | None) -> str:
+def _count_text(signals: int | None) -> str:
     return "signals not counted" if signals is None else f"{signals:,} signals"
 
 
@@ -214,9 +220,13 @@ DONE = {
 
 
 def _done(request: Request) -> str:
-    """Return what an action came to, as the address tells it: one of our own sentences."""
-    told = DONE.get(request.query_params.get("done", ""))
+    """Return the sentence for the action that the address names; only our own sentences."""
+    sentence = DONE.get(request.query_params.get("done", ""))
     count = request.query_params.get("count", "1")
-    if told is None or not (count.isascii() and count.isdigit()) or len(count) > 6:
+    if sentence is None or not (count.isascii() and count.isdigit()) or len(count) > 6:
         return ""
-    return f"1 connection {told[0]}." if count == "1" else f"{int(count):,} connections {told[1]}."
+    return (
+        f"1 connection {sentence[0]}."
+        if count == "1"
+        else f"{int(count):,} connections {sentence[1]}."
+    )

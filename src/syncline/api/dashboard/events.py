@@ -1,4 +1,4 @@
-"""Server-sent events: a page that is open hears when to look again."""
+"""Server-sent events that tell an open page when to refresh."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,11 +12,11 @@ from syncline.api.login import ViewingOperator
 router = APIRouter(include_in_schema=False, route_class=ScopedRoute)
 EVERY_SECONDS = 2.0
 MOST_STREAMS = 200
-ENDS_AFTER = 300  # events; a browser connects again, and is asked again who it is
+ENDS_AFTER = 300  # events; then the browser reconnects and is authenticated again
 
 
 class Streams:
-    """The open streams of one application; `close` ends them all."""
+    """The open event streams of one application; `close` ends them all."""
 
     def __init__(self) -> None:
         self.open = 0
@@ -26,7 +26,7 @@ class Streams:
         self._closed.set()
 
     async def events(self) -> AsyncIterator[str]:
-        """Return an event every two seconds, until the server ends."""
+        """Yield an event every two seconds, until the server stops."""
         self.open += 1
         try:
             yield "retry: 2000\n\n"
@@ -47,7 +47,7 @@ class Streams:
 
 @router.get("/events")
 async def listen_for_events(request: Request, viewer: ViewingOperator) -> StreamingResponse:  # noqa: ARG001
-    """Return events that say when to look again."""
+    """Return events that tell the page when to refresh."""
     streams: Streams = request.app.state.streams
     if streams.open >= MOST_STREAMS:
         return StreamingResponse(iter(()), status_code=503, headers={"Retry-After": "30"})

@@ -1,4 +1,4 @@
-"""How numbers, times and JSON are shown on a page."""
+"""Formats of numbers, times and JSON on the pages."""
 
 import json
 import re
@@ -13,9 +13,9 @@ from syncline.text import one_line, printable, shortened
 
 LARGEST_JSON = 200_000
 LONGEST_PREVIEW = 160
-LARGEST_PREVIEW = 10 * LONGEST_PREVIEW  # before the spaces go
+LARGEST_PREVIEW = 10 * LONGEST_PREVIEW  # before whitespace is collapsed
 SIGNS = {"exact": "", "estimate": "≈ ", "at_least": "≥ "}
-# A string may have been cut, so that its last quote is missing.
+# The last quote may be missing, because long JSON is cut.
 STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
 TOKEN = re.compile(
     rf"(?P<key>{STRING}(?=:))|(?P<text>{STRING})"
@@ -29,7 +29,7 @@ def number(count: int) -> str:
 
 
 def figure(found: Figure) -> str:
-    """Return a count, with a sign where it is not exact."""
+    """Return a count, with a sign if it is not exact."""
     shown = round(found.count, -3) if found.kind == "estimate" else found.count
     return f"{SIGNS[found.kind]}{shown:,}"
 
@@ -43,7 +43,7 @@ def hour(time: datetime) -> str:
 
 
 def length(seconds: float) -> str:
-    """Return a length of time in the largest unit that divides it."""
+    """Return a duration in the largest unit that divides it."""
     size, unit = next((entry for entry in LENGTHS if seconds % entry[0] == 0), (1, "s"))
     return f"{seconds / size:g} {unit}"
 
@@ -57,7 +57,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def short_id(id_: UUID) -> str:
-    """Return the end of an id, which tells ids of the same moment apart."""
+    """Return the end of an id; ids of the same moment differ only there."""
     return f"…{str(id_)[-8:]}"
 
 
@@ -66,19 +66,19 @@ def spaced(word: str) -> str:
 
 
 def preview(value: Any) -> str:
-    """Return the beginning of a JSON value in a line."""
+    """Return the start of a JSON value as one line."""
     return shortened(one_line(mask_secrets(_dumped(value, None), LARGEST_PREVIEW)), LONGEST_PREVIEW)
 
 
 def json_text(value: Any) -> str:
-    """Return JSON, indented, without secrets, cut where it is very long."""
+    """Return indented JSON, with secrets masked and very long text cut."""
     text = mask_secrets(_dumped(value, 2), LARGEST_JSON + 1)
     lines = (printable(line) for line in text[:LARGEST_JSON].split("\n"))
     return "\n".join(lines) + ("\n… (cut)" if len(text) > LARGEST_JSON else "")
 
 
 def json_tokens(value: Any) -> Iterator[tuple[str, str]]:
-    """Return pieces of indented JSON, each with the name of what it is."""
+    """Yield the pieces of indented JSON, each with its kind."""
     rest = ""
     for match in TOKEN.finditer(json_text(value)):
         kind = match.lastgroup or "other"

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 
 from syncline.api.dashboard.charts import Chart, Entry, stack
 from syncline.api.dashboard.formats import hour, number
-from syncline.api.dashboard.renderer import PageRoute, Shown
+from syncline.api.dashboard.renderer import CurrentDashboard, PageRoute
 from syncline.api.login import ViewingOperator
 from syncline.policy.stats import Minute, Overview, failures_by_class, sum_counts
 from syncline.services.stats import MOST_A_MINUTE
@@ -17,16 +17,18 @@ OUTCOMES = {"good": "succeeded", "bad": "failed or to be retried", "open": "wait
 
 
 @router.get("/")
-async def overview(request: Request, viewer: ViewingOperator, views: Shown) -> Response:
+async def overview(
+    request: Request, viewer: ViewingOperator, dashboard: CurrentDashboard
+) -> Response:
     """Return the overview."""
-    seen, minutes = await views.overview.get(), await views.minutes.get()
-    return views.page(
+    seen, minutes = await dashboard.overview.get(), await dashboard.minutes.get()
+    return dashboard.render(
         "overview.html",
         request,
         title="Overview",
         viewer=viewer,
         seen=seen,
-        fresh=await views.freshness.get(),
+        fresh=await dashboard.freshness.get(),
         ill=await request.app.state.engine.health(),
         minutes=minutes,
         jobs_chart=_jobs_chart(minutes),
@@ -42,23 +44,27 @@ async def overview(request: Request, viewer: ViewingOperator, views: Shown) -> R
 
 
 @router.get("/providers")
-async def providers(request: Request, viewer: ViewingOperator, views: Shown) -> Response:
+async def providers(
+    request: Request, viewer: ViewingOperator, dashboard: CurrentDashboard
+) -> Response:
     """Return the providers and their health."""
-    seen = await views.providers.get()
-    return views.page("providers.html", request, title="Providers", viewer=viewer, seen=seen)
+    seen = await dashboard.providers.get()
+    return dashboard.render("providers.html", request, title="Providers", viewer=viewer, seen=seen)
 
 
 @router.get("/workers")
-async def workers(request: Request, viewer: ViewingOperator, views: Shown) -> Response:
+async def workers(
+    request: Request, viewer: ViewingOperator, dashboard: CurrentDashboard
+) -> Response:
     """Return the workers and the running jobs."""
-    return views.page(
+    return dashboard.render(
         "workers.html",
         request,
         title="Workers",
         viewer=viewer,
-        workers=await views.engine.workers.list(),
-        leases=await views.engine.stats.leases(),
-        now=await views.engine.stats.now(),
+        workers=await dashboard.engine.workers.list(),
+        leases=await dashboard.engine.stats.leases(),
+        now=await dashboard.engine.stats.now(),
     )
 
 

@@ -1,4 +1,4 @@
-"""Renders templates, keeps what is costly for a moment, and turns refusals into pages."""
+"""Renders the templates, caches costly queries for a moment, and turns errors into pages."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -21,18 +21,18 @@ from syncline.policy.freshness import Freshness
 from syncline.policy.stats import Minute, Overview, Providers
 
 T = TypeVar("T")
-OVERVIEW_KEPT_SECONDS = 1.5
-FRESHNESS_KEPT_SECONDS = 10.0
-PROVIDERS_KEPT_SECONDS = 3.0
-TENANTS_KEPT_SECONDS = 30.0
+OVERVIEW_CACHED_SECONDS = 1.5
+FRESHNESS_CACHED_SECONDS = 10.0
+PROVIDERS_CACHED_SECONDS = 3.0
+TENANTS_CACHED_SECONDS = 30.0
 TITLES = {
-    "conflict": "That cannot be done",
+    "conflict": "Not possible now",
     "csrf": "This form has expired",
-    "internal": "Something went wrong here",
-    "invalid": "That cannot be read",
+    "internal": "Something went wrong",
+    "invalid": "Invalid input",
     "not-found": "Not found",
     "operators-only": "For operators only",
-    "too-slow": "That took too long",
+    "too-slow": "The query took too long",
     "unavailable": "The database does not answer",
 }
 NAVIGATION = (
@@ -45,8 +45,8 @@ NAVIGATION = (
 )
 
 
-class Kept(Generic[T]):
-    """An answer that is asked for once in a while, however many look at it."""
+class Cached(Generic[T]):
+    """A query whose result is reused for a few seconds, however many pages show it."""
 
     def __init__(self, read: Callable[[], Awaitable[T]], seconds: float) -> None:
         self._read = read
@@ -55,22 +55,24 @@ class Kept(Generic[T]):
         self._turn = asyncio.Lock()
 
     async def get(self) -> T:
-        async with self._turn:  # whoever comes meanwhile gets the same answer
+        async with self._turn:  # concurrent callers share one query
             if self._found is None or monotonic() - self._found[0] >= self._seconds:
                 self._found = (monotonic(), await self._read())
             return self._found[1]
 
 
-class Views:
-    """What the pages of one engine share."""
+class Dashboard:
+    """What all pages of one engine share: templates and cached queries."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.overview: Kept[Overview] = Kept(engine.stats.overview, OVERVIEW_KEPT_SECONDS)
-        self.minutes: Kept[Sequence[Minute]] = Kept(engine.stats.minutes, OVERVIEW_KEPT_SECONDS)
-        self.freshness: Kept[Freshness] = Kept(engine.stats.freshness, FRESHNESS_KEPT_SECONDS)
-        self.providers: Kept[Providers] = Kept(engine.stats.providers, PROVIDERS_KEPT_SECONDS)
-        self.tenants: Kept[list[str]] = Kept(engine.stats.tenants, TENANTS_KEPT_SECONDS)
+        self.overview: Cached[Overview] = Cached(engine.stats.overview, OVERVIEW_CACHED_SECONDS)
+        self.minutes: Cached[Sequence[Minute]] = Cached(
+            engine.stats.minutes, OVERVIEW_CACHED_SECONDS
+        )
+        self.freshness: Cached[Freshness] = Cached(engine.stats.freshness, FRESHNESS_CACHED_SECONDS)
+        self.providers: Cached[Providers] = Cached(engine.stats.providers, PROVIDERS_CACHED_SECONDS)
+        self.tenants: Cached[list[str]] = Cached(engine.stats.tenants, TENANTS_CACHED_SECONDS)
         self._environment = Environment(
             loader=PackageLoader("syncline.api.dashboard", "templates"),
             autoescape=True,
@@ -84,26 +86,26 @@ class Views:
                     self._environment.globals[name] = vars(module)[name]
         self._environment.globals |= {"navigation": NAVIGATION, "version": version("syncline")}
 
-    async def providers_known(self) -> list[str]:
-        """Return the providers to choose from."""
+    async def known_providers(self) -> list[str]:
+        """Return the providers to filter by."""
         return [provider.provider_slug for provider in (await self.providers.get()).items]
 
-    def page(
+    def render(
         self, template: str, request: Request, *, status: int = 200, **values: Any
     ) -> Response:
-        """Return a page made from a template."""
+        """Return the page that a template renders."""
         html = self._environment.get_template(template).render(
             path=request.url.path, schema=self.engine.settings.schema, **values
         )
         return HTMLResponse(html, status_code=status)
 
-    def refusal(self, request: Request, error: Exception) -> Response:
-        """Return the page that says why there is no other one."""
+    def render_error(self, request: Request, error: Exception) -> Response:
+        """Return the page that shows an error."""
         if isinstance(error, DatabaseAway):
             problem = Problem(503, "unavailable", str(error))
         else:
             problem = problem_of(error)
-        return self.page(
+        return self.render(
             "refusal.html",
             request,
             status=problem.status,
@@ -114,7 +116,7 @@ class Views:
 
 
 class PageRoute(ScopedRoute):
-    """A route whose refusals are pages too."""
+    """A route that shows errors as pages."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -125,15 +127,15 @@ class PageRoute(ScopedRoute):
             except SignInNeeded:
                 raise
             except Exception as error:
-                return views_of(request).refusal(request, error)
+                return dashboard_of(request).render_error(request, error)
 
         return answer
 
 
-def views_of(request: Request) -> Views:
-    views: Views = request.app.state.views
-    return views
+def dashboard_of(request: Request) -> Dashboard:
+    dashboard: Dashboard = request.app.state.dashboard
+    return dashboard
 
 
-Shown = Annotated[Views, Depends(views_of)]
-"""What the pages share, in the signature of a route."""
+CurrentDashboard = Annotated[Dashboard, Depends(dashboard_of)]
+"""The dashboard, in the signature of a route."""

@@ -1,4 +1,4 @@
-"""Puts the pages into an application, with what they need beside them."""
+"""Adds the dashboard and its assets to an application."""
 
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
@@ -7,7 +7,7 @@ from fastapi import FastAPI, Response
 
 from syncline.api.dashboard import actions, connections, events, overview, records
 from syncline.api.dashboard.events import Streams
-from syncline.api.dashboard.renderer import Views
+from syncline.api.dashboard.renderer import Dashboard
 from syncline.app import Engine
 
 ASSETS = {
@@ -19,15 +19,15 @@ ASSETS = {
 
 
 def install(app: FastAPI, engine: Engine) -> None:
-    """Add every page and form."""
-    app.state.views = Views(engine.for_request(None))  # every page is for operators alone
+    """Add all pages and forms."""
+    app.state.dashboard = Dashboard(engine.for_request(None))  # all pages are for operators only
     app.state.streams = Streams()
     for part in (overview, actions, connections, records, events):
         app.include_router(part.router)
 
 
 def install_assets(app: FastAPI) -> None:
-    """Add what every page needs, also the form to sign in and the description of the API."""
+    """Add the assets, which the login form and the API documentation need too."""
     for name, media_type in ASSETS.items():
         content = files("syncline.api").joinpath("assets", name).read_bytes()
         app.add_api_route(f"/{name}", _fixed(content, media_type), include_in_schema=False)

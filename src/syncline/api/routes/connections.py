@@ -1,4 +1,4 @@
-"""`/v1/connections`: add, look at, change, run and remove what gets synced."""
+"""`/v1/connections`: add, list, change, sync and delete connections."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -7,25 +7,27 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 
-from syncline.api.auth import CanAdminister, CanOperate, CanRead, Principal, ScopedRoute
-from syncline.api.idempotency import (
-    IdempotencyKey,
-    IfMatch,
-    answer_once,
+from syncline.api.auth import (
+    CanAdminister,
+    CanOperate,
+    CanRead,
+    Principal,
+    ScopedRoute,
     engine_of,
-    etag,
-    expected_version,
-    problems,
 )
+from syncline.api.idempotency import answer_once
 from syncline.api.problems import invalid
 from syncline.api.requests import (
     BulkBody,
     ConnectionQuery,
     EditBody,
+    IdempotencyKey,
+    IfMatch,
     NewConnectionBody,
     OneConnectionBody,
     PauseBody,
     SyncBody,
+    expected_version,
 )
 from syncline.api.responses import (
     AddedOut,
@@ -34,31 +36,37 @@ from syncline.api.responses import (
     ConnectionPage,
     ExplanationOut,
     JobOut,
+    etag,
+    problems,
 )
-from syncline.api.tenant_limits import check_storage, connection_limit
-from syncline.api.tenant_providers import check_provider_of, check_providers
+from syncline.api.tenant_limits import (
+    check_priority,
+    check_provider_of,
+    check_providers,
+    check_storage,
+    connection_limit,
+)
 from syncline.errors import Invalid
 from syncline.model import Connection, Scope
 from syncline.services.connections import Added, NewConnection
 from syncline.services.edits import UNSET, Edit, version_of
-from syncline.services.jobs import TENANTS_HIGHEST_PRIORITY
 
 router = APIRouter(prefix="/v1/connections", tags=["connections"], route_class=ScopedRoute)
 
 
 @router.get("", responses=problems())
 async def list_connections(
-    request: Request, principal: CanRead, asked: Annotated[ConnectionQuery, Query()]
+    request: Request, principal: CanRead, query: Annotated[ConnectionQuery, Query()]
 ) -> ConnectionPage:
-    """Return a page of connections."""
+    """List connections."""
     found = await engine_of(request).connections.list(
-        tenant_id=principal.sees(asked.tenant),
-        provider_slug=asked.provider,
-        status=asked.status,
-        external_id_prefix=asked.prefix,
-        order=asked.order,
-        after=asked.page,
-        limit=asked.limit,
+        tenant_id=principal.sees(query.tenant),
+        provider_slug=query.provider,
+        status=query.status,
+        external_id_prefix=query.prefix,
+        order=query.order,
+        after=query.page,
+        limit=query.limit,
     )
     items = [ConnectionOut.of(one) for one in found]
     return ConnectionPage(items=items, next_page=found.next_page)
@@ -76,10 +84,9 @@ async def create_connection(
     connections = engine_of(request).connections
     return await answer_once(
         request,
-        principal,
         key,
-        ConnectionOut.of,
         lambda once: connections.add(new, at_most=at_most, once=once),
+        ConnectionOut.of,
         status=201,
     )
 
@@ -88,7 +95,7 @@ async def create_connection(
 async def create_connections(
     request: Request, principal: CanAdminister, body: BulkBody, key: IdempotencyKey = None
 ) -> Response:
-    """Add thousands of connections, all or none; those that exist are left as they are."""
+    """Add up to 10,000 connections, all or none. Existing ones stay as they are."""
     new = [
         _new(principal, one, f"connections[{place}].") for place, one in enumerate(body.connections)
     ]
@@ -105,10 +112,9 @@ async def create_connections(
 
     return await answer_once(
         request,
-        principal,
         key,
-        shape,
         lambda once: connections.create_many(new, all_or_none=True, at_most=at_most, once=once),
+        shape,
         status=200,
     )
 
@@ -131,14 +137,14 @@ async def edit_connection(
     body: EditBody,
     if_match: IfMatch = None,
 ) -> ConnectionOut:
-    """Change a connection's interval, settings or cursor, together.
+    """Change a connection's interval, config or cursor in one step.
 
-    Settings (`config`) can lead a connection's credentials elsewhere: they need the scope `admin`.
+    A new `config` can send the credentials to another host, so it needs the scope `admin`.
     """
     named = body.model_fields_set
     if "config" in named:
         principal.check(Scope.ADMIN)
-    if not named.isdisjoint(("config", "cursor")):  # what the connector is given
+    if not named.isdisjoint(("config", "cursor")):  # what the connector gets
         await check_provider_of(engine_of(request), principal, connection_id)
     if not named:
         raise Invalid("request", "is empty; name interval_seconds, config or cursor")
@@ -164,7 +170,7 @@ async def delete_connection(
     keep_signals: bool = False,
     if_match: IfMatch = None,
 ) -> None:
-    """Remove a connection with its jobs, and its signals unless they are to be kept."""
+    """Delete a connection with its jobs and, unless you keep them, its signals."""
     await engine_of(request).connections.delete(
         connection_id,
         keep_signals=keep_signals,
@@ -182,7 +188,7 @@ async def pause_connection(
     body: PauseBody | None = None,
     if_match: IfMatch = None,
 ) -> ConnectionOut:
-    """Stop scheduling a connection; what runs keeps what it brings."""
+    """Stop scheduling a connection. A running job finishes and its signals are kept."""
     changed = await engine_of(request).connections.pause(
         connection_id,
         reason=body.reason if body else None,
@@ -201,7 +207,7 @@ async def resume_connection(
     connection_id: UUID,
     if_match: IfMatch = None,
 ) -> ConnectionOut:
-    """Make a connection active again; it goes on from its cursor."""
+    """Activate a connection again. It continues from its cursor."""
     await check_storage(engine_of(request), principal)
     changed = await engine_of(request).connections.resume(
         connection_id, tenant_id=principal.tenant_id, expected=expected_version(if_match)
@@ -222,23 +228,22 @@ async def sync_connection(
     body: SyncBody | None = None,
     key: IdempotencyKey = None,
 ) -> Response:
-    """Sync now; the answer is the job that will carry it out."""
-    asked = body or SyncBody()
-    _check_priority(principal, asked.priority)
+    """Sync now, and return the job."""
+    wanted = body or SyncBody()
+    check_priority(principal, wanted.priority)
     await check_storage(engine_of(request), principal)
     jobs = engine_of(request).jobs
     return await answer_once(
         request,
-        principal,
         key,
-        JobOut.of,
         lambda once: jobs.trigger(
             connection_id,
-            job_type=asked.job_type,
-            priority=asked.priority,
+            job_type=wanted.job_type,
+            priority=wanted.priority,
             tenant_id=principal.tenant_id,
             once=once,
         ),
+        JobOut.of,
         status=202,
     )
 
@@ -247,10 +252,10 @@ async def sync_connection(
 async def explain_connection(
     request: Request, principal: CanRead, connection_id: UUID
 ) -> ExplanationOut:
-    """Say why a connection is, or is not, running now."""
+    """Explain why a connection is, or is not, running now."""
     found = await engine_of(request).explain(connection_id, tenant_id=principal.tenant_id)
     evidence = dict(found.evidence)
-    if not principal.is_operator:  # who else works here is no tenant's business
+    if not principal.is_operator:  # workers serve other tenants too
         evidence.pop("workers")
     return ExplanationOut(**{**asdict(found), "evidence": evidence})
 
@@ -258,7 +263,7 @@ async def explain_connection(
 def _new(principal: Principal, body: NewConnectionBody, where: str = "") -> NewConnection:
     tenant_id = principal.sees(body.tenant_id)
     if tenant_id is None:
-        raise invalid([{"field": f"{where}tenant_id", "rule": "an operator must name it"}])
+        raise invalid([{"field": f"{where}tenant_id", "rule": "required with an operator's key"}])
     return NewConnection(
         tenant_id,
         body.provider_slug,
@@ -267,13 +272,6 @@ def _new(principal: Principal, body: NewConnectionBody, where: str = "") -> NewC
         body.interval_seconds,
         credentials=body.credentials if isinstance(body, OneConnectionBody) else None,
     )
-
-
-def _check_priority(principal: Principal, priority: int | None) -> None:
-    """P11: one tenant must not put its jobs before those that an operator puts first."""
-    if not principal.is_operator and priority is not None and priority > TENANTS_HIGHEST_PRIORITY:
-        rule = f"a tenant's key may ask for {TENANTS_HIGHEST_PRIORITY} at most"
-        raise invalid([{"field": "priority", "rule": rule}])
 
 
 def _shown(connection: Connection, response: Response) -> ConnectionOut:

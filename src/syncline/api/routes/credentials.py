@@ -1,14 +1,13 @@
-"""`/v1/connections/ID/credentials`: what a connection signs in with, written and never read."""
+"""`/v1/connections/ID/credentials`: write-only credentials of a connection."""
 
 from uuid import UUID
 
 from fastapi import APIRouter, Request
 
-from syncline.api.auth import CanAdminister, ScopedRoute
-from syncline.api.idempotency import engine_of, problems
+from syncline.api.auth import CanAdminister, ScopedRoute, engine_of
 from syncline.api.requests import CredentialsBody
-from syncline.api.responses import ConnectionOut
-from syncline.api.tenant_providers import check_provider_of
+from syncline.api.responses import ConnectionOut, problems
+from syncline.api.tenant_limits import check_provider_of
 
 router = APIRouter(
     prefix="/v1/connections/{connection_id}/credentials",
@@ -24,7 +23,7 @@ async def set_credentials(
     connection_id: UUID,
     body: CredentialsBody,
 ) -> ConnectionOut:
-    """Change what a connection signs in with; one that needed that goes on from its cursor."""
+    """Replace a connection's credentials. If it needs_reauth, it becomes active again."""
     await check_provider_of(engine_of(request), principal, connection_id)
     changed = await engine_of(request).connections.set_credentials(
         connection_id, body.credentials, tenant_id=principal.tenant_id
@@ -36,7 +35,7 @@ async def set_credentials(
 async def forget_credentials(
     request: Request, principal: CanAdminister, connection_id: UUID
 ) -> ConnectionOut:
-    """Forget what a connection signs in with."""
+    """Delete a connection's credentials."""
     changed = await engine_of(request).connections.set_credentials(
         connection_id, None, tenant_id=principal.tenant_id
     )

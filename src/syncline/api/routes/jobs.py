@@ -5,10 +5,10 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 
-from syncline.api.auth import CanOperate, CanRead, ScopedRoute
-from syncline.api.idempotency import IdempotencyKey, answer_once, engine_of, problems
-from syncline.api.requests import JobQuery
-from syncline.api.responses import JobOut, JobPage
+from syncline.api.auth import CanOperate, CanRead, ScopedRoute, engine_of
+from syncline.api.idempotency import answer_once
+from syncline.api.requests import IdempotencyKey, JobQuery
+from syncline.api.responses import JobOut, JobPage, problems
 from syncline.api.tenant_limits import check_storage
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ScopedRoute)
@@ -16,26 +16,26 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ScopedRoute)
 
 @router.get("", responses=problems())
 async def list_jobs(
-    request: Request, principal: CanRead, asked: Annotated[JobQuery, Query()]
+    request: Request, principal: CanRead, query: Annotated[JobQuery, Query()]
 ) -> JobPage:
-    """Return a page of jobs, the newest first; one connection's by when they finished."""
+    """List jobs, newest first. With `connection`, they are sorted by when they finished."""
     found = await engine_of(request).jobs.list(
-        tenant_id=principal.sees(asked.tenant),
-        connection_id=asked.connection,
-        provider_slug=asked.provider,
-        status=asked.status,
-        job_type=asked.type,
-        since=asked.since,
-        until=asked.until,
-        after=asked.page,
-        limit=asked.limit,
+        tenant_id=principal.sees(query.tenant),
+        connection_id=query.connection,
+        provider_slug=query.provider,
+        status=query.status,
+        job_type=query.type,
+        since=query.since,
+        until=query.until,
+        after=query.page,
+        limit=query.limit,
     )
     return JobPage(items=[JobOut.of(job) for job in found], next_page=found.next_page)
 
 
 @router.get("/{job_id}", responses=problems(404))
 async def get_job(request: Request, principal: CanRead, job_id: UUID) -> JobOut:
-    """Return a job, with how often it failed and what last went wrong."""
+    """Return a job with its failures and its last error."""
     return JobOut.of(await engine_of(request).jobs.get(job_id, tenant_id=principal.tenant_id))
 
 
@@ -45,20 +45,19 @@ async def get_job(request: Request, principal: CanRead, job_id: UUID) -> JobOut:
 async def retry_job(
     request: Request, principal: CanOperate, job_id: UUID, key: IdempotencyKey = None
 ) -> Response:
-    """Run a job again, now; of one that has ended a new one is made."""
+    """Run a job again now. A job that has ended gets a new job."""
     await check_storage(engine_of(request), principal)
     jobs = engine_of(request).jobs
     return await answer_once(
         request,
-        principal,
         key,
-        JobOut.of,
         lambda once: jobs.retry(job_id, tenant_id=principal.tenant_id, once=once),
+        JobOut.of,
         status=202,
     )
 
 
 @router.post("/{job_id}/cancel", responses=problems(404, 409, 415))
 async def cancel_job(request: Request, principal: CanOperate, job_id: UUID) -> JobOut:
-    """Cancel a queued or running job; a worker that runs it stops at its next renewal."""
+    """Cancel a queued or running job. A worker stops it when it next renews the lease."""
     return JobOut.of(await engine_of(request).jobs.cancel(job_id, tenant_id=principal.tenant_id))

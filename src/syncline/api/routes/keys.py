@@ -1,21 +1,20 @@
-"""`/v1/keys`: who may use the API. For operators."""
+"""`/v1/keys`: the keys to the API. For operators."""
 
 from datetime import timedelta
 from uuid import UUID
 
 from fastapi import APIRouter, Request
 
-from syncline.api.auth import OperatorCanAdminister, ScopedRoute
-from syncline.api.idempotency import engine_of, problems
+from syncline.api.auth import OperatorCanAdminister, ScopedRoute, engine_of
 from syncline.api.requests import NewKeyBody
-from syncline.api.responses import KeyOut, KeysOut, NewKeyOut
+from syncline.api.responses import KeyOut, KeysOut, NewKeyOut, problems
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=ScopedRoute)
 
 
 @router.get("", responses=problems())
 async def list_keys(request: Request, principal: OperatorCanAdminister) -> KeysOut:  # noqa: ARG001
-    """Return every key with its last use, also those that no longer open anything."""
+    """List all keys with their last use, including expired and revoked ones."""
     found = await engine_of(request).access.list_keys()
     return KeysOut(items=[KeyOut.of(key) for key in found])
 
@@ -26,9 +25,9 @@ async def create_key(
     principal: OperatorCanAdminister,  # noqa: ARG001
     body: NewKeyBody,
 ) -> NewKeyOut:
-    """Make a key. This answer is the only one that ever holds it.
+    """Create a key. Only this answer contains it.
 
-    It takes no `Idempotency-Key`: to answer twice, the key would have to be stored.
+    There is no `Idempotency-Key` here: to answer twice, the server would have to store the key.
     """
     key, secret = await engine_of(request).access.create_key(
         body.name,
@@ -46,5 +45,5 @@ async def revoke_key(
     principal: OperatorCanAdminister,  # noqa: ARG001
     key_id: UUID,
 ) -> KeyOut:
-    """Refuse a key from the next request on, and sign out whoever came in with it."""
+    """Revoke a key from the next request on, and end its sessions."""
     return KeyOut.of(await engine_of(request).access.revoke_key(key_id))

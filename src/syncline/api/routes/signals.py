@@ -1,4 +1,4 @@
-"""`/v1/signals`: what connectors brought, page by page, as a stream, or as it comes in."""
+"""`/v1/signals`: list signals, export them as a stream, or follow them as they come in."""
 
 import re
 from collections.abc import AsyncIterator
@@ -10,10 +10,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
-from syncline.api.auth import CanRead, Principal, ScopedRoute
-from syncline.api.idempotency import engine_of, problems
+from syncline.api.auth import CanRead, Principal, ScopedRoute, engine_of
 from syncline.api.requests import FollowQuery, SignalExport, SignalFilters, SignalQuery, TailQuery
-from syncline.api.responses import FollowedOut, SignalOut, SignalPage
+from syncline.api.responses import FollowedOut, SignalOut, SignalPage, problems
 from syncline.app import Engine
 from syncline.clock import monotonic, pause
 from syncline.errors import Invalid
@@ -23,28 +22,28 @@ from syncline.services.signals import SignalFilterFields
 router = APIRouter(prefix="/v1/signals", tags=["signals"], route_class=ScopedRoute)
 NDJSON = "application/x-ndjson"
 ROWS_A_CHUNK = 500
-LOOK_EVERY_SECONDS = 0.5
-LOOK_FOR_SECONDS = 2  # at least, while there is more to look at
-SAY_POSITION_EVERY_SECONDS = 10
+POLL_SECONDS = 0.5
+SEARCH_SECONDS = 2  # a rare filter may skip many signals: search at least so long
+POSITION_EVERY_SECONDS = 10
 SIGNAL = TypeAdapter(StoredSignal)
-# Version 0.1 gave out positions without the start of the server, in microseconds, before the rest.
+# The server start in microseconds, the transaction, the signal. Version 0.1 wrote no start.
 POSITION = re.compile(r"(?:([0-9]{1,17})\.)?([0-9]{1,19})\.([0-9a-f]{32})")
 BEGINNING, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {NDJSON: {}}, "description": "A JSON object a line."}
+    200: {"content": {NDJSON: {}}, "description": "One JSON object per line."}
 }
 
 
 @router.get("", responses=problems())
 async def list_signals(
-    request: Request, principal: CanRead, asked: Annotated[SignalQuery, Query()]
+    request: Request, principal: CanRead, query: Annotated[SignalQuery, Query()]
 ) -> SignalPage:
-    """Return a page of signals by when they were stored."""
+    """List signals by the time they were stored."""
     found = await engine_of(request).signals.list(
-        **_between(principal, asked),
-        after=asked.page,
-        newest_first=asked.order == "newest",
-        limit=asked.limit,
+        **_export_fields(principal, query),
+        after=query.page,
+        newest_first=query.order == "newest",
+        limit=query.limit,
     )
     items = [_shown(signal) for signal in found]
     return SignalPage(items=items, next_page=found.next_page)
@@ -52,10 +51,10 @@ async def list_signals(
 
 @router.get("/stream", responses={**STREAM, **problems()}, response_class=StreamingResponse)
 async def stream_signals(
-    request: Request, principal: CanRead, asked: Annotated[SignalExport, Query()]
+    request: Request, principal: CanRead, query: Annotated[SignalExport, Query()]
 ) -> StreamingResponse:
-    """Return all signals as NDJSON, the oldest first."""
-    signals, wanted = engine_of(request).signals, _between(principal, asked)
+    """Return all signals as NDJSON, oldest first."""
+    signals, wanted = engine_of(request).signals, _export_fields(principal, query)
     first = await signals.list(**wanted, limit=ROWS_A_CHUNK)
 
     async def lines() -> AsyncIterator[bytes]:
@@ -71,18 +70,18 @@ async def stream_signals(
 
 @router.get("/follow", responses=problems(410))
 async def follow_signals(
-    request: Request, principal: CanRead, asked: Annotated[FollowQuery, Query()]
+    request: Request, principal: CanRead, query: Annotated[FollowQuery, Query()]
 ) -> FollowedOut:
-    """Return what was stored after a position: each signal once, none left out."""
-    engine, wanted = engine_of(request), SignalFilter(**_fields(principal, asked))
-    position = await _position(engine, asked.position)
+    """Return the signals after a position, each exactly once."""
+    engine, wanted = engine_of(request), SignalFilter(**_fields(principal, query))
+    position = await _position(engine, query.position)
     began, server_changed = monotonic(), False
     while True:
-        found = await engine.signals.follow(wanted, position=position, limit=asked.limit)
+        found = await engine.signals.follow(wanted, position=position, limit=query.limit)
         position = found.position
         server_changed |= found.server_changed
-        # What a rare filter passes over is not looked at again: its time up, it says how far.
-        patience = asked.wait if found.is_caught_up else max(asked.wait, LOOK_FOR_SECONDS)
+        # Skipped signals are not read again: when the time is up, the position says how far it got.
+        patience = query.wait if found.is_caught_up else max(query.wait, SEARCH_SECONDS)
         if found.signals or engine.is_draining or monotonic() - began >= patience:
             return FollowedOut(
                 items=[_shown(signal) for signal in found.signals],
@@ -91,36 +90,36 @@ async def follow_signals(
                 server_changed=server_changed,
             )
         if found.is_caught_up:
-            await pause(LOOK_EVERY_SECONDS)
+            await pause(POLL_SECONDS)
 
 
 @router.get("/tail", responses={**STREAM, **problems(410)}, response_class=StreamingResponse)
 async def tail_signals(
-    request: Request, principal: CanRead, asked: Annotated[TailQuery, Query()]
+    request: Request, principal: CanRead, query: Annotated[TailQuery, Query()]
 ) -> StreamingResponse:
-    """Return signals as NDJSON as they come in, until the client leaves.
+    """Return signals as NDJSON as they come in, until the client disconnects.
 
-    A line is `{"signal": …}` or `{"position": …}`, from which a new request goes on; beside the
-    position stands `"server_changed": true` where that is so since the last one.
+    A line is `{"signal": …}` or `{"position": …}`; a new request continues from a position. The
+    position line also has `"server_changed": true` if that happened since the last one.
     """
-    engine, wanted = engine_of(request), SignalFilter(**_fields(principal, asked))
-    start = await _position(engine, asked.position)
+    engine, wanted = engine_of(request), SignalFilter(**_fields(principal, query))
+    start = await _position(engine, query.position)
     first = await engine.signals.follow(wanted, position=start, limit=ROWS_A_CHUNK)
     authenticator = request.app.state.authenticator
 
     async def lines() -> AsyncIterator[bytes]:
-        found, told_at = first, monotonic()
+        found, sent_at = first, monotonic()
         server_changed = False
         yield _lines(found, found.server_changed)
         while not engine.is_draining and not await request.is_disconnected():
             if found.is_caught_up:
-                await pause(LOOK_EVERY_SECONDS)
+                await pause(POLL_SECONDS)
             found = await engine.signals.follow(wanted, position=found.position, limit=ROWS_A_CHUNK)
             server_changed |= found.server_changed
-            if found.signals or monotonic() - told_at > SAY_POSITION_EVERY_SECONDS:
-                await authenticator.identify(request)  # a key that was revoked meanwhile ends it
+            if found.signals or monotonic() - sent_at > POSITION_EVERY_SECONDS:
+                await authenticator.identify(request)  # ends the stream if the key was revoked
                 yield _lines(found, server_changed)
-                told_at, server_changed = monotonic(), False
+                sent_at, server_changed = monotonic(), False
 
     return StreamingResponse(lines(), media_type=NDJSON)
 
@@ -131,17 +130,17 @@ async def get_signal(request: Request, principal: CanRead, signal_id: UUID) -> S
     return _shown(await engine_of(request).signals.get(signal_id, tenant_id=principal.tenant_id))
 
 
-def _fields(principal: Principal, asked: SignalFilters) -> SignalFilterFields:
+def _fields(principal: Principal, query: SignalFilters) -> SignalFilterFields:
     return {
-        "tenant_id": principal.sees(asked.tenant),
-        "connection_id": asked.connection,
-        "provider_slug": asked.provider,
-        "kind": asked.kind,
+        "tenant_id": principal.sees(query.tenant),
+        "connection_id": query.connection,
+        "provider_slug": query.provider,
+        "kind": query.kind,
     }
 
 
-def _between(principal: Principal, asked: SignalExport) -> SignalFilterFields:
-    return {**_fields(principal, asked), "since": asked.since, "until": asked.until}
+def _export_fields(principal: Principal, query: SignalExport) -> SignalFilterFields:
+    return {**_fields(principal, query), "since": query.since, "until": query.until}
 
 
 def _shown(signal: StoredSignal) -> SignalOut:

@@ -4,8 +4,7 @@ from dataclasses import asdict
 
 from fastapi import APIRouter, Request
 
-from syncline.api.auth import CanRead, OperatorCanRead, ScopedRoute
-from syncline.api.idempotency import engine_of, problems
+from syncline.api.auth import CanRead, OperatorCanRead, ScopedRoute, engine_of
 from syncline.api.responses import (
     FreshnessOut,
     ProviderOut,
@@ -14,6 +13,7 @@ from syncline.api.responses import (
     TroubleOut,
     WorkerOut,
     WorkersOut,
+    problems,
 )
 from syncline.policy.freshness import Freshness
 from syncline.policy.stats import Counts, Overview, ProviderStats, QueueStats, sum_counts

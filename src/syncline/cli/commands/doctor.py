@@ -20,10 +20,10 @@ commands = typer.Typer()
 
 @commands.command(epilog="Example: syncline doctor")
 def doctor(context: typer.Context, json: AsJson = False) -> None:
-    """Look for what is wrong, and say what to do. Exits with 1 when something is bad.
+    """Find problems and say what to do. Exits with 1 if something is bad.
 
-    Looks at the database's version, limits and settings, this role's rights, clocks, workers,
-    scheduler, queue, tables, old snapshots and keys that end soon.
+    It checks the database's version, limits and settings, the role's rights, clocks, workers,
+    scheduler, queue, tables, old snapshots, and keys that expire soon.
     """
     found = session_of(context).call(lambda engine: engine.doctor.diagnose())
     if json:
@@ -32,12 +32,12 @@ def doctor(context: typer.Context, json: AsJson = False) -> None:
         _show(found)
     bad = [one.name for one in found if one.verdict == "bad"]
     if bad:
-        raise Failure(f"not well: {', '.join(bad)}")
+        raise Failure(f"bad: {', '.join(bad)}; the advice is above")
 
 
 def _show(found: "list[Diagnosis]") -> None:
     print_table(
-        ("Looked at", "Verdict", "Found"), [(one.name, one.verdict, one.found) for one in found]
+        ("Check", "Verdict", "Found"), [(one.name, one.verdict, one.found) for one in found]
     )
     for one in found:
         if one.advice:

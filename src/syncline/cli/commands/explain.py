@@ -20,9 +20,9 @@ WIDTH = 100
 
 @commands.command(epilog="Example: syncline explain 01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0")
 def explain(context: typer.Context, connection: ConnectionId, json: AsJson = False) -> None:
-    """Say why a connection is, or is not, running now.
+    """Explain why a connection is, or is not, running now.
 
-    A word for programs, a paragraph for people, and what both rest on.
+    Prints a paragraph, then the reason as one word and the evidence for it.
     """
     found = session_of(context).call(lambda engine: engine.explain(connection))
     if json:
@@ -48,10 +48,10 @@ def _show(found: "Explanation") -> None:
             "Status": evidence["status"],
             "Every": f"{evidence['interval_seconds']:.0f} s",
             "Last finished": evidence["last_finished_at"],
-            "Last good": evidence["last_succeeded_at"],
+            "Last success": evidence["last_succeeded_at"],
             "Last tick": evidence["last_tick_at"],
             "Pending": "; ".join(jobs) or None,
-            "Workers": f"{len(alive)} alive, {len(able)} that know the provider, "
+            "Workers": f"{len(alive)} alive, {len(able)} of them know the provider, "
             f"{busy} of their {slots} slots busy",
         }
     )

@@ -84,23 +84,24 @@ def list_(
         return
     print_table(
         ("ID", "Tenant", "Connection", "Type", "Status", "Failures", "Due", "Finished", "Error"),
-        [
-            (
-                job.id,
-                job.tenant_id,
-                job.connection_id,
-                job.job_type,
-                job.status,
-                job.attempts,
-                max(job.scheduled_at, job.retry_after or job.scheduled_at),
-                job.finished_at,
-                error_text(job.error),
-            )
-            for job in found
-        ],
+        [_row(job) for job in found],
         dispensable=("Finished", "Tenant", "Due", "Type", "Failures", "Connection"),
     )
     hint_next(found)
+
+
+def _row(job: Job) -> tuple[Any, ...]:
+    return (
+        job.id,
+        job.tenant_id,
+        job.connection_id,
+        job.job_type,
+        job.status,
+        job.attempts,
+        max(job.scheduled_at, job.retry_after or job.scheduled_at),
+        job.finished_at,
+        error_text(job.error),
+    )
 
 
 @commands.command(epilog="Example: syncline jobs show 01993f8e-6a42-7b11-8e0c-5d2f1c9a7e34")

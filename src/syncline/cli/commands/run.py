@@ -1,4 +1,4 @@
-"""`syncline up` and `syncline run`: the engine at work."""
+"""`syncline up` and `syncline run`: run the engine."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from syncline.cli.session import Session, session_of
 commands = typer.Typer()
 
 Host = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Where to serve. Default: 127.0.0.1.")
+    str | None, typer.Option(metavar="ADDRESS", help="Address to serve on. Default: 127.0.0.1.")
 ]
 Port = Annotated[
     int | None,
@@ -20,7 +20,7 @@ Port = Annotated[
 ]
 
 NoWait = Annotated[
-    bool, typer.Option("--no-wait", help="Fail at once where the database cannot be reached.")
+    bool, typer.Option("--no-wait", help="Fail at once if the database cannot be reached.")
 ]
 
 
@@ -34,44 +34,46 @@ def up(
     port: Port = None,
     no_wait: NoWait = False,
 ) -> None:
-    """Run everything here, with a live view.
+    """Run everything in this process, with a live view.
 
-    That is: the embedded or the configured database, which is migrated first, the scheduler, the
-    executor and the dashboard. Ctrl-C stops everything; the data stays.
+    It starts the embedded database unless another is configured, migrates it, and runs the
+    scheduler, the executor and the dashboard. Ctrl-C stops everything; the data stays.
     """
     from syncline.cli.service import run_with_view
 
     session = session_of(context)
     settings = _settings(session, host, port)
-    _to_the_end(lambda: run_with_view(session, settings, demo=demo, wait=not no_wait))
+    _run_to_end(lambda: run_with_view(session, settings, demo=demo, wait=not no_wait))
 
 
 @commands.command(epilog="Example: syncline run --no-scheduler --log-format json")
 def run(
     context: typer.Context,
     no_scheduler: Annotated[
-        bool, typer.Option("--no-scheduler", help="Queue nothing; run what others queue.")
+        bool, typer.Option("--no-scheduler", help="Schedule nothing; only run queued jobs.")
     ] = False,
     no_executor: Annotated[
-        bool, typer.Option("--no-executor", help="Run nothing; queue it for others.")
+        bool, typer.Option("--no-executor", help="Run no jobs; only schedule them.")
     ] = False,
-    dashboard: Annotated[bool, typer.Option("--dashboard", help="Serve the pages too.")] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Also serve the dashboard.")
+    ] = False,
     host: Host = None,
     port: Port = None,
     no_wait: NoWait = False,
 ) -> None:
     """Run headless, for production.
 
-    Logs go to stderr; the API, health and metrics are served over HTTP. Any number of processes
-    share one database. SIGTERM or SIGINT lets running jobs end and exits with 0; a second signal
-    exits with 1 at once.
+    It logs to stderr and serves the API, health and metrics over HTTP. Any number of processes
+    may share a database. SIGTERM or SIGINT lets running jobs finish and exits with 0; a second
+    signal exits with 1 at once.
     """
     from syncline.cli.service import Roles, run_headless
 
     session = session_of(context)
     settings = _settings(session, host, port)
     roles = Roles(scheduler=not no_scheduler, executor=not no_executor)
-    _to_the_end(
+    _run_to_end(
         lambda: run_headless(session, settings, roles, dashboard=dashboard, wait=not no_wait)
     )
 
@@ -81,12 +83,10 @@ def _settings(session: Session, host: str | None, port: int | None) -> Any:
     return session.settings(api=api or None)
 
 
-def _to_the_end(serve: Callable[[], bool]) -> None:
+def _run_to_end(serve: Callable[[], bool]) -> None:
     try:
         clean = serve()
     except Interrupted:
-        return  # stopped while it started: nothing had begun, and nothing is left behind
+        return  # stopped during the start: nothing had begun
     if not clean:
-        raise Failure(
-            "not every job could be given back; their leases lapse and they run elsewhere"
-        )
+        raise Failure("some jobs could not be released; they run elsewhere once their leases lapse")

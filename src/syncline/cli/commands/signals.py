@@ -12,7 +12,7 @@ from uuid import UUID
 import typer
 
 from syncline.cli.exports import Format, Output, Sink, open_sink
-from syncline.cli.interrupts import Interrupts
+from syncline.cli.interrupts import Interrupts, stopped_within
 from syncline.cli.options import After, AsJson, Limit, OfConnection, OfKind, OfProvider, OfTenant
 from syncline.cli.output import hint_next, plain_line, print_json, print_table, record, say
 from syncline.cli.progress import progress
@@ -156,11 +156,7 @@ async def _follow(
             say(SERVER_CHANGED)
         position = followed.position
         if followed.is_caught_up:
-            try:
-                async with asyncio.timeout(POLL_SECONDS):
-                    await stop.wait()
-            except TimeoutError:
-                continue
+            await stopped_within(stop, POLL_SECONDS)
 
 
 def _line(signal: StoredSignal) -> str:

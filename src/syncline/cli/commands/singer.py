@@ -1,4 +1,4 @@
-"""`syncline singer …`: other people's taps, each in an environment of its own."""
+"""`syncline singer …`: Singer taps, each in its own environment."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -15,50 +15,52 @@ if TYPE_CHECKING:
     from syncline.connectors.foreign.environments import Installed, Shelf
 
 commands = typer.Typer(
-    help="Install Singer taps, each of which is then a provider.",
+    help="Install Singer taps. Each one becomes a provider.",
     no_args_is_help=True,
     epilog="Example: syncline singer add tap-rest-api-msdk",
 )
 
-Tap = Annotated[str, typer.Argument(metavar="TAP", help="Its name, as `singer list` shows it.")]
+Tap = Annotated[str, typer.Argument(metavar="TAP", help="A tap that `syncline singer list` shows.")]
 
 
 @commands.command(epilog="Example: syncline singer add tap-rest-api-msdk")
 def add(
     package: Annotated[
-        str, typer.Argument(metavar="PACKAGE", help="What pip installs: a name, a file, a URL.")
+        str, typer.Argument(metavar="PACKAGE", help="What pip installs: a name, a file or a URL.")
     ],
     name: Annotated[
-        str | None, typer.Option(help="The provider's name. Default: its script's.")
+        str | None, typer.Option(help="Name of the provider. Default: the name of its script.")
     ] = None,
     executable: Annotated[
-        str | None, typer.Option(help="The script that is the tap, where there are several.")
+        str | None, typer.Option(help="The tap's script, if the package has several.")
     ] = None,
 ) -> None:
-    """Install a tap into an environment of its own, and make it a provider."""
+    """Install a tap in its own environment, as a provider."""
     taps = _shelf()
     if any(tap.name == name for tap in taps.all()):
-        raise Failure(f"{name} is installed already: `syncline singer upgrade {name}`")
-    _tell(taps.add(package, name=name, executable=executable))
-    print("Workers that run already do not know it: restart them.")
+        raise Failure(
+            f"{name} is installed already; upgrade it with `syncline singer upgrade {name}`"
+        )
+    _show_installed(taps.add(package, name=name, executable=executable))
+    print("Restart running workers, so that they know it.")
 
 
 @commands.command("list", epilog="Example: syncline singer list --json")
 def list_(json: AsJson = False) -> None:
-    """List the taps that are installed here."""
+    """List the installed taps."""
     taps = _shelf().all()
     if json:
         print_json([_record(tap) for tap in taps])
         return
     print_table(
-        ("Provider", "Package", "Version", "Settings it needs"),
+        ("Provider", "Package", "Version", "Required settings"),
         [(tap.name, tap.package, tap.version, ", ".join(_required(tap))) for tap in taps],
     )
 
 
 @commands.command(epilog="Example: syncline singer show tap-rest-api-msdk")
 def show(tap: Tap, json: AsJson = False) -> None:
-    """Show a tap's settings, as it describes them itself."""
+    """Show a tap's settings, as the tap describes them."""
     found = _shelf().get(tap)
     if json:
         print_json({**_record(found), "about": found.about})
@@ -67,7 +69,7 @@ def show(tap: Tap, json: AsJson = False) -> None:
     print_fields({"provider": found.name, "package": found.package, "version": found.version})
     required = _required(found)
     print_table(
-        ("Setting", "Type", "Needed", "Means"),
+        ("Setting", "Type", "Required", "Description"),
         [
             (name, _type(one), "yes" if name in required else "", one.get("description", ""))
             for name, one in (schema.get("properties") or {}).items()
@@ -85,7 +87,7 @@ def streams(
     config: Config = None,
     json: AsJson = False,
 ) -> None:
-    """Check a config against the tap's description, and list the streams that it leads to."""
+    """Check a config against the tap's schema, and list the streams it selects."""
     from syncline.connectors.foreign.catalog import select, stream_name
     from syncline.connectors.foreign.options import read_options
     from syncline.connectors.foreign.singer import SingerTap
@@ -122,19 +124,19 @@ def streams(
 def upgrade(
     tap: Tap,
     package: Annotated[
-        str | None, typer.Option(help="Install this instead, such as tap-csv==1.2.")
+        str | None, typer.Option(help="Install this instead, for example tap-csv==1.2.")
     ] = None,
 ) -> None:
-    """Install the newest version; workers use it once they are restarted."""
-    _tell(_shelf().upgrade(tap, package))
-    print("Workers that run already use the version before: restart them.")
+    """Install the newest version. Workers use it after a restart."""
+    _show_installed(_shelf().upgrade(tap, package))
+    print("Restart running workers, so that they use it.")
 
 
 @commands.command(epilog="Example: syncline singer remove tap-rest-api-msdk")
 def remove(tap: Tap) -> None:
-    """Remove a tap and its environment; connections and signals stay."""
+    """Remove a tap and its environment. Connections and signals stay."""
     _shelf().remove(tap)
-    print(f"{tap} is removed.")
+    print(f"Removed {tap}.")
 
 
 def _shelf() -> "Shelf":
@@ -144,16 +146,17 @@ def _shelf() -> "Shelf":
     return Shelf(SHELF)
 
 
-def _tell(tap: "Installed") -> None:
+def _show_installed(tap: "Installed") -> None:
     from syncline.children.sandbox import why_unavailable
 
     print(f"{tap.name}: {tap.package} {tap.version}")
     needed = ", ".join(_required(tap))
-    print(f"It needs the settings: {needed}" if needed else "It needs no settings.")
+    print(f"Required settings: {needed}" if needed else "It has no required settings.")
     reason = why_unavailable()
     if reason is not None:
         print(
-            f"This host allows no sandbox ({reason}); it runs where foreign.unsandboxed names it."
+            f"This host allows no sandbox ({reason}). To run the tap without one, add it to "
+            "foreign.unsandboxed."
         )
 
 
@@ -174,5 +177,5 @@ def _required(tap: "Installed") -> list[str]:
 
 
 def _type(described: dict[str, Any]) -> str:
-    told = described.get("type", "")
-    return " or ".join(told) if isinstance(told, list) else str(told)
+    types = described.get("type", "")
+    return " or ".join(types) if isinstance(types, list) else str(types)

@@ -1,4 +1,4 @@
-"""`syncline tenants …`: everything that one tenant has."""
+"""`syncline tenants …`: export or delete everything of a tenant."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from syncline.model import TenantSize
 
 commands = typer.Typer(
-    help="Hand over or remove everything of a tenant.",
+    help="Export or delete everything of a tenant.",
     no_args_is_help=True,
     epilog="Example: syncline tenants export acme --output acme.ndjson",
 )
 
-Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="Whose.")]
+Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant.")]
 
 
 @commands.command(epilog="Example: syncline tenants export acme --output acme.ndjson")
 def export(context: typer.Context, tenant: Tenant, output: Output = None) -> None:
-    """Write a tenant's connections, jobs and signals as lines of JSON.
+    """Write a tenant's connections, jobs and signals as NDJSON.
 
-    A line is {"table": …, "row": …}.
+    Each line is {"table": …, "row": …}.
     """
     session = session_of(context)
 
@@ -49,9 +49,9 @@ def export(context: typer.Context, tenant: Tenant, output: Output = None) -> Non
 
 @commands.command(epilog="Example: syncline tenants delete acme --yes")
 def delete(context: typer.Context, tenant: Tenant, yes: Yes = False) -> None:
-    """Revoke a tenant's keys, then remove its connections, jobs and signals, in batches.
+    """Revoke a tenant's keys, then delete its connections, jobs and signals in batches.
 
-    Cut short, it can be called again to remove the rest.
+    If it is interrupted, run it again to delete the rest.
     """
     session = session_of(context)
 
@@ -59,7 +59,9 @@ def delete(context: typer.Context, tenant: Tenant, yes: Yes = False) -> None:
         async with session.engine() as engine:
             size = await engine.tenants.count(tenant)
             if not size.rows and not size.keys:
-                raise Failure(f"there is nothing of a tenant {one_line(tenant)!r}")
+                raise Failure(
+                    f"tenant {one_line(tenant)!r} has no connections, jobs, signals or keys"
+                )
             confirm(f"Delete tenant {one_line(tenant)} with {_counted(size)}?", yes=yes)
             with progress("delete", size.rows) as advance:
                 revoked = await engine.tenants.delete(tenant, on_progress=advance)

@@ -1,4 +1,4 @@
-"""`syncline verify`: whether the invariants hold, once or over and over."""
+"""`syncline verify`: check the invariants, once or repeatedly."""
 
 import asyncio
 import sys
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syncline.cli.errors import Failure
-from syncline.cli.interrupts import Interrupts
+from syncline.cli.interrupts import Interrupts, stopped_within
 from syncline.cli.options import AsJson
 from syncline.cli.output import print_json, print_table
 from syncline.cli.session import perform, session_of
@@ -23,15 +23,16 @@ commands = typer.Typer()
 @commands.command(epilog="Example: syncline verify --watch --every 30")
 def verify(
     context: typer.Context,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on checking until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Check repeatedly until Ctrl-C.")] = False,
     every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="With --watch: how often.")
+        float,
+        typer.Option(metavar="SECONDS", min=0.1, help="With --watch: time between two checks."),
     ] = 10,
     json: AsJson = False,
 ) -> None:
-    """Check the invariants. Exits with 1 when one is broken.
+    """Check the invariants. Exits with 1 if one is broken.
 
-    One that cannot be judged yet, because no scheduler has ticked for long enough, is named so.
+    An invariant that needs a running scheduler is "not judged" until one has ticked twice.
     """
     session = session_of(context)
     broken: set[str] = set()
@@ -48,31 +49,27 @@ def verify(
     with session.logs():
         count = perform(work)
     if broken:
-        when = "were found broken" if watch else "are broken"
+        when = "were broken" if watch else "are broken"
         raise Failure(f"{len(broken)} of {count} invariants {when}: {', '.join(sorted(broken))}")
 
 
 async def _watch(
     engine: "Engine", seconds: float, broken: set[str], interrupts: Interrupts, json: bool
 ) -> int:
-    """Check until a signal; show the first look, and every one in which something changed."""
+    """Check until a signal; show the first result, and every one that differs from the last."""
     stop = asyncio.Event()
     interrupts.react = stop.set
-    told: dict[str, str] = {}
+    shown: dict[str, str] = {}
     findings: list[Finding] = []
     while not stop.is_set():
         findings = await engine.doctor.judge()
         verdicts = {found.name: found.verdict for found in findings}
-        if verdicts != told:
+        if verdicts != shown:
             _show(findings, json)
             sys.stdout.flush()
-            told = verdicts
+            shown = verdicts
         broken.update(_broken(findings))
-        try:
-            async with asyncio.timeout(seconds):
-                await stop.wait()
-        except TimeoutError:
-            continue
+        await stopped_within(stop, seconds)
     return len(findings)
 
 
@@ -86,10 +83,10 @@ def _show(findings: "list[Finding]", json: bool) -> None:
         print_json([{**asdict(found), "ok": held.get(found.verdict)} for found in findings])
         return
     print_table(
-        ("Invariant", "Holds", "Sentence"),
+        ("Invariant", "Verdict", "Rule"),
         [(found.name, found.verdict, found.sentence) for found in findings],
     )
     for found in findings:
         if found.rows:
-            print(f"\n{found.name} is broken by:")
+            print(f"\n{found.name} is broken by these rows:")
             print_table(tuple(found.rows[0]), [tuple(row.values()) for row in found.rows])

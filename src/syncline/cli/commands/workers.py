@@ -1,4 +1,4 @@
-"""`syncline workers`: who works here."""
+"""`syncline workers`: the processes that run here."""
 
 import typer
 
@@ -11,7 +11,7 @@ commands = typer.Typer()
 
 @commands.command(epilog="Example: syncline workers --json")
 def workers(context: typer.Context, json: AsJson = False) -> None:
-    """List the processes that work here, and those that died within a day."""
+    """List the running workers, and those that died within a day."""
     found = session_of(context).call(lambda engine: engine.workers.list())
     if json:
         print_json([record(worker) for worker in found])
@@ -19,7 +19,7 @@ def workers(context: typer.Context, json: AsJson = False) -> None:
     print_table(
         (
             *("Host", "Process", "Status", "Roles", "Busy", "Slots", "Providers"),
-            *("Version", "Started", "Last heard of", "ID"),
+            *("Version", "Started", "Last heartbeat", "ID"),
         ),
         [
             (
