@@ -19,7 +19,7 @@ from syncline.text import one_line, rfc3339, shortened
 if TYPE_CHECKING:
     from syncline.services.pagination import Listing
 
-UNLIMITED = 100_000  # columns: what goes into a file or a pipe is never cut
+UNLIMITED = 100_000  # columns: output to a file or a pipe is never cut
 LONGEST_CELL, LONGEST_FIELD = 100, 4000
 KEPT_WHOLE, FOLDED_TO, GAP = 36, 24, 3  # an id has 36 characters
 COLOURS = {
