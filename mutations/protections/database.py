@@ -90,7 +90,7 @@ DATABASE = (
         "readiness while nothing can be settled",
         "`/readyz` says that all is well",
         "engine/service.py",
-        (("        if self._executor.settle_trouble is not None:\n", "        if False:\n"),),
+        (("        if self._worker.settle_queue.trouble is not None:\n", "        if False:\n"),),
         "tests/api/test_app.py::test_what_cannot_be_settled_is_not_ready",
     ),
     Mutation(

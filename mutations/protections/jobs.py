@@ -54,7 +54,7 @@ JOBS = (
                 "            held = [one for one in group if not one.is_fenced]\n"
                 "            await self._store_pages(tx, held, await self._clock.now(tx))\n",
             ),
-            ("        await self._store_pages(tx, held, now)\n", ""),
+            ("        await self._store_pages(tx, ours, now)\n", ""),
         ),
         "tests/engine/worker/test_settle_rules.py::test_settle_is_one_transaction_or_none_of_it",
     ),
@@ -64,13 +64,13 @@ JOBS = (
         "engine/worker/settle.py",
         (
             (
-                "        locked, held_elsewhere = await connections.lock_free(\n"
+                "        locked, blocked = await connections.lock_free(\n"
                 "            tx, [one.claim.connection_id for one in group]\n"
                 "        )\n",
                 '        mine = "SELECT FROM {schema}.sync_jobs WHERE id = ANY ($1) FOR UPDATE"\n'
                 "        await tx.fetch(mine, [one.claim.id for one in group])\n"
                 "        ids = [one.claim.connection_id for one in group]\n"
-                "        locked, held_elsewhere = await connections.lock(tx, ids), set()\n",
+                "        locked, blocked = await connections.lock(tx, ids), set()\n",
             ),
         ),
         "tests/store/test_settle_races.py::test_a_trigger_after_the_settle_brings_exactly_one_more",

@@ -69,7 +69,7 @@ LEASES = (
         "the first run of a job that was lost and claimed again",
         "both call the provider",
         "engine/worker/executor.py",
-        (("        if run.before is not None:\n", "        if False:\n"),),
+        (("        if run.predecessor is not None:\n", "        if False:\n"),),
         "tests/engine/worker/test_overlapping_calls.py::test_a_process_that_claims_a_job_again_calls_nobody_while_its_first_run_goes_on",
     ),
     Mutation(
@@ -89,8 +89,8 @@ LEASES = (
     Mutation(
         "poison jobs one at a time",
         "a process runs many of the jobs that may kill it",
-        "engine/worker/executor.py",
-        (("poison_jobs=0 if poison_jobs else 1,", "poison_jobs=wanted,"),),
+        "engine/worker/claimer.py",
+        (("poison_jobs=1 if with_poison_job else 0,", "poison_jobs=limit,"),),
         "tests/engine/worker/test_lease_rules.py::test_process_runs_one_poison_job_at_a_time",
     ),
     Mutation(
@@ -132,13 +132,13 @@ LEASES = (
         "tests/engine/worker/test_standstills.py::test_a_settle_passes_by_a_job_that_somebody_holds",
     ),
     Mutation(
-        "what the reaper found held",
+        "what blocked the reaper",
         "it is forgotten until its new lease lapses too",
-        "engine/worker/leases.py",
+        "engine/worker/reaper.py",
         (
             (
-                "self._held += [one.claim for one in group if one.is_held]",
-                "self._held = []",
+                "self._blocked += [one.claim for one in group if one.is_blocked]",
+                "self._blocked = []",
             ),
         ),
         "tests/engine/worker/test_standstills.py::test_one_held_row_does_not_delay_the_reaping_of_others",
@@ -147,19 +147,14 @@ LEASES = (
         "slots beside what waits for a lock",
         "unsettled runs fill the bound, and nothing more is claimed",
         "engine/worker/executor.py",
-        (
-            (
-                "len(runs) - (runs.held if runs.held_bytes <= MOST_HELD_BYTES else 0)",
-                "len(runs)",
-            ),
-        ),
+        (("len(runs) - self._settle_queue.excused", "len(runs)"),),
         "tests/engine/worker/test_standstills.py::test_rows_that_somebody_holds_hold_up_nobody_else",
     ),
     Mutation(
         "the bytes of what waits for a lock",
         "pages fill the memory while somebody holds their rows",
-        "engine/worker/executor.py",
-        (("(runs.held if runs.held_bytes <= MOST_HELD_BYTES else 0)", "runs.held"),),
+        "engine/worker/settle_queue.py",
+        (("self.blocked if is_small else 0", "self.blocked"),),
         "tests/engine/worker/test_standstills.py::test_held_pages_do_not_fill_the_memory",
     ),
     Mutation(
@@ -177,7 +172,7 @@ LEASES = (
         "tests/engine/worker/test_standstills.py::test_a_group_is_bounded_by_bytes",
     ),
     Mutation(
-        "a lane for large pages",
+        "a task for large pages",
         "small ones wait behind them",
         "engine/worker/settle_queue.py",
         (("if page is not None and page.payload_bytes > LARGEST_GROUP_BYTES:", "if False:"),),

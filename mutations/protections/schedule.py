@@ -35,21 +35,21 @@ SCHEDULE = (
         "what a tick found held",
         "`verify` calls it broken that somebody holds a row",
         "engine/scheduler/tick.py",
-        (("held = report.held[:MOST_HELD]", "held: list[UUID] = []"),),
+        (("held = report.blocked[:MOST_BLOCKED]", "held: list[UUID] = []"),),
         "tests/store/test_invariants.py::test_a_connection_that_somebody_holds_is_not_held_against_the_tick",
     ),
     Mutation(
         "connections of a clock that stood ahead",
         "they are put off until the clock comes there again",
-        "engine/scheduler/tick.py",
-        (("            partial(schedule.bring_checks_back, after=ahead_of, limit=size),\n", ""),),
+        "engine/scheduler/clock_repair.py",
+        (("await schedule.bring_checks_back(tx, after=ahead_of, limit=size)", "0"),),
         "tests/engine/test_time_rules.py::test_a_clock_that_stood_ahead_for_a_moment_stalls_nobody",
     ),
     Mutation(
         "jobs of a clock that stood ahead",
         "they wait in the queue until the clock comes there again",
-        "engine/scheduler/tick.py",
-        (("            partial(jobs.pull_back, latest=latest, now=now, limit=size),\n", ""),),
+        "engine/scheduler/clock_repair.py",
+        (("await jobs.pull_back(tx, latest, now=now, limit=size)", "0"),),
         "tests/engine/test_time_rules.py::test_a_clock_that_stood_ahead_for_a_moment_stalls_nobody",
     ),
     Mutation(
@@ -74,7 +74,7 @@ SCHEDULE = (
     Mutation(
         "connections put off for longer than can be",
         "where no scheduler ticked ahead they stay where they are",
-        "engine/scheduler/tick.py",
+        "engine/scheduler/clock_repair.py",
         (
             (
                 "await schedule.bring_checks_back(tx, after=horizon + 2 * longest, limit=size)",
@@ -112,8 +112,8 @@ SCHEDULE = (
     Mutation(
         "the end of backoffs",
         "jobs wait for ever once they have failed",
-        "engine/worker/executor.py",
-        (("        await self._end_backoffs(lend)\n", ""),),
+        "engine/worker/claimer.py",
+        (("        await self._end_backoffs(session)\n", ""),),
         "tests/engine/worker/test_standstills.py::test_jobs_whose_backoff_has_ended_stand_in_line_with_fresh_ones",
     ),
     Mutation(

@@ -13,19 +13,18 @@ from uuid import UUID
 from syncline.children.parsers import PARSERS
 from syncline.clock import Dice, Rng, clock_from
 from syncline.engine.connector_setup import configure_connectors
+from syncline.engine.context import EngineContext
 from syncline.engine.scheduler.tick import Scheduler, TickReport
 from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.secrets.vault import Vault
-from syncline.engine.service import Service
+from syncline.engine.service import Service, Upkeep
 from syncline.engine.upkeep.connector_files import ConnectorFiles
 from syncline.engine.upkeep.heartbeat import Heartbeat
 from syncline.engine.upkeep.key_uses import KeyUses
 from syncline.engine.upkeep.maintenance import Maintenance
 from syncline.engine.upkeep.retention import Pruner, PruneReport
 from syncline.engine.wakeup import Wakeup
-from syncline.engine.worker.executor import Executor
-from syncline.engine.worker.leases import LeaseKeeper, Reaper
-from syncline.engine.worker.settle import Settler
+from syncline.engine.worker.worker import Worker
 from syncline.keyring import KeyRing
 from syncline.model import ApiRole, Finding, Job, JobType, SchemaVersions
 from syncline.policy.evidence import Explanation
@@ -103,7 +102,7 @@ class Engine:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._executor.drain(0)
+        await self._worker.executor.drain(0)
         with suppress(Exception):  # losing the time of a key's last use does no harm
             async with asyncio.timeout(2):
                 await self._key_uses.save()
@@ -139,11 +138,11 @@ class Engine:
 
     async def run_due(self) -> int:
         """Reap, claim and run until there is nothing to claim; return the number of attempts."""
-        return await self._service.run_due()
+        return await self._worker.run_due()
 
     async def prune(self) -> PruneReport:
         """Delete what the retention settings no longer keep; return how much was deleted."""
-        return await self._pruner.prune()
+        return await self._upkeep.pruner.prune()
 
     async def trigger(
         self,
@@ -246,50 +245,28 @@ class Engine:
         resources.push_async_callback(self._token_refresher.close)
 
     def _build(self, url: str) -> None:
-        settings, clock, dice, telemetry = self.settings, self._clock, self._dice, self.telemetry
-        self._wakeup = self._build_wakeup(url)
-        settler = Settler(self._pool, settings, clock, dice)
-        self._scheduler = Scheduler(self._pool, settings, clock, dice, telemetry, self._wakeup)
-        self._executor = Executor(
-            self._pool,
-            settings.executor,
-            self.providers,
-            clock,
-            settler,
-            telemetry,
-            self._token_refresher,
+        settings, clock, telemetry = self.settings, self._clock, self.telemetry
+        listen_url = settings.listen_url or (None if settings.pgbouncer else url)
+        claim_now = asyncio.Event()  # whoever sets it ends the pause before the next claim
+        self._wakeup = Wakeup(None if settings.portable else listen_url, self._pool, claim_now)
+        engine = EngineContext(self._pool, settings, clock, self._dice, telemetry)
+        self._scheduler = Scheduler(engine, self._wakeup)
+        self._worker = Worker(
+            engine, self._lease_pool, self.providers, self._token_refresher, claim_now
         )
         self._key_uses = KeyUses(self._pool)
-        heartbeat = self._heartbeat()
         self._files = ConnectorFiles(self._pool, self.providers)
+        heartbeat = self._heartbeat()
         limit = settings.api.max_stored_bytes_per_tenant
-        self._pruner = Pruner(
-            self._pool, settings.retention, limit, clock, heartbeat, telemetry.upkeep
-        )
-        self._service = Service(
-            settings,
-            self._scheduler,
-            self._executor,
-            LeaseKeeper(self._lease_pool, self._executor.runs, settings.executor, clock, telemetry),
-            Reaper(self._pool, settings.executor, clock, settler, telemetry),
+        self._upkeep = Upkeep(
             heartbeat,
             Maintenance(self._pool, clock, telemetry.upkeep, self._key_uses, self._files),
-            self._pruner,
-            self._wakeup,
+            Pruner(self._pool, settings.retention, limit, clock, heartbeat, telemetry.upkeep),
             self._embedded,
-            self._pool,
-            clock,
-            dice,
-            telemetry,
         )
+        self._service = Service(engine, self._scheduler, self._worker, self._upkeep, self._wakeup)
         self._build_own_services()
         self._build_services(self._pool)
-
-    def _build_wakeup(self, url: str) -> Wakeup:
-        settings = self.settings
-        listen_url = settings.listen_url or (None if settings.pgbouncer else url)
-        notify_url = None if settings.portable else listen_url
-        return Wakeup(notify_url, settings.schema, self._pool.session_settings)
 
     def _build_own_services(self) -> None:
         """Build the services that use the engine's own pool.
@@ -315,7 +292,7 @@ class Engine:
         self._explanations = Explanations(context)
 
     def _heartbeat(self) -> Heartbeat:
-        executor, slots = self._executor, self.settings.executor.concurrency
+        executor, slots = self._worker.executor, self.settings.executor.concurrency
         return Heartbeat(
             self._pool, self._clock, self.providers, slots, lambda: slots - executor.free_slots
         )

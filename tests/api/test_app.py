@@ -79,7 +79,7 @@ async def test_what_cannot_be_settled_is_not_ready(
     await world.job(connection)
     world.script(SyncResult([Signal("seen", at("11:00"), {})]))
     running = asyncio.create_task(world.engine.run_due())
-    await eventually(lambda: world.engine._executor.settle_trouble is not None)
+    await eventually(lambda: world.engine._worker.settle_queue.trouble is not None)
 
     ready = await client.get("/readyz")
     await world.sql("ALTER TABLE {schema}.elsewhere RENAME TO signals")

@@ -103,7 +103,7 @@ async def test_a_key_that_ends_soon_is_told_of_once_and_counted(
 ) -> None:
     key, secret = await world.engine.access.create_key("ann", expires_in=timedelta(days=20))
     await world.engine.access.create_key("bob")
-    maintenance: Maintenance = world.engine._service._maintenance
+    maintenance: Maintenance = world.engine._upkeep.maintenance
 
     with caplog.at_level(logging.WARNING, "syncline.engine"):
         await maintenance.step()

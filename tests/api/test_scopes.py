@@ -236,7 +236,7 @@ async def test_the_last_use_is_noted_and_written_later(world: World) -> None:
 
     assert await stored() is None  # no request waits for a write
     assert [one.last_used_at for one in await world.engine.access.list_keys()] == [used_at]
-    await world.engine._service._maintenance.step()
+    await world.engine._upkeep.maintenance.step()
     assert await stored() == used_at
     assert key.last_used_at is None
 
@@ -248,7 +248,7 @@ async def test_uses_of_one_key_by_two_processes_keep_the_latest(world: World) ->
         world.clock.advance(seconds=5)
         latest = world.clock()
         await other.engine.access.authenticate(secret)
-    await world.engine._service._maintenance.step()
+    await world.engine._upkeep.maintenance.step()
 
     [row] = await world.sql("SELECT last_used_at FROM {schema}.api_keys")
     assert row["last_used_at"] == latest  # the other one wrote its own when it closed

@@ -153,7 +153,7 @@ async def test_a_living_worker_that_cannot_confine_a_provider_refuses_it_for_all
 
     assert await status() == 201  # named, and nobody objects
     async with world.another_engine([ScriptedConnector("github"), Tap()]) as worker:
-        heartbeat = worker.engine._service._heartbeat
+        heartbeat = worker.engine._upkeep.heartbeat
         heartbeat.enter(scheduler=False, executor=True)
         await heartbeat.beat()
         refused = await acme.post("/v1/connections", json=body("tap"))

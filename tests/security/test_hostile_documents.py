@@ -32,7 +32,8 @@ from syncline.connectors.imap.connector import _envelope as read_envelope
 from syncline.connectors.matrix import Matrix
 from syncline.connectors.rest.connector import Rest
 from syncline.engine.secrets.vault import without_secrets
-from syncline.engine.worker.attempt import PageChecker, Threads
+from syncline.engine.worker.attempt import PageChecker
+from syncline.engine.worker.threads import Threads
 from syncline.errors import ContractError
 from syncline.http import HttpClient, HttpEnvironment
 from syncline.http.credentials import Credentials

@@ -1,7 +1,6 @@
 """E10 of the specification: sync now, retry, cancel."""
 
 import asyncio
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -202,21 +201,21 @@ async def test_idle_worker_starts_at_once(
 
 async def test_one_hears_what_others_announce(world: World) -> None:
     """A process that woke its own worker itself does not do so again when its word comes back."""
-    settings = world.engine.settings
-    heard: list[str] = []
-    wakeups = [Wakeup(settings.database_url, settings.schema, {}) for _ in range(2)]
-    for place, wakeup in enumerate(wakeups):
+    url, pool = world.engine.settings.database_url, world.engine._pool
+    heard = [asyncio.Event(), asyncio.Event()]
+    wakeups = [Wakeup(url, pool, event) for event in heard]
+    for wakeup, event in zip(wakeups, heard, strict=True):
         await wakeup.step()
-        wakeup.on_heard(partial(heard.append, str(place)))
+        event.clear()
     try:
         await world.sql(f"SELECT pg_notify('{wakeups[0].channel}', '{wakeups[0].name}')")
-        await eventually(lambda: asyncio.sleep(0, bool(heard)))
+        await eventually(heard[1].is_set)
         await wakeups[0].step()  # whatever came for it has come
-        assert heard == ["1"]
+        assert not heard[0].is_set()
 
+        heard[1].clear()
         await world.sql(f"SELECT pg_notify('{wakeups[0].channel}', '')")
-        await eventually(lambda: asyncio.sleep(0, len(heard) == 3))
-        assert sorted(heard) == ["0", "1", "1"]
+        await eventually(lambda: heard[0].is_set() and heard[1].is_set())
     finally:
         for wakeup in wakeups:
             wakeup.close()

@@ -15,6 +15,7 @@ from syncline.engine.scheduler.tick import TickReport
 from syncline.store.data import connections
 from syncline.store.queue import jobs, schedule
 from syncline.store.queue.jobs import Closing
+from syncline.store.queue.schedule import DueConnections
 
 pytestmark = pytest.mark.usefixtures("no_deadlock")
 NOON = at("12:00")
@@ -233,7 +234,6 @@ async def lock_due(scheduler: Actor) -> list[UUID]:
     due = await schedule.next_due(scheduler.tx, until=at("12:01"), after=None)
     if due is None:
         return []
-    locked = await schedule.lock_due(
-        scheduler.tx, among=due.ids, horizon=at("12:01"), after=schedule.BEFORE_ALL, limit=100
-    )
+    connections = DueConnections(due.ids, horizon=at("12:01"))
+    locked = await connections.lock(scheduler.tx, after=schedule.BEFORE_ALL, limit=100)
     return locked.ids

@@ -12,9 +12,9 @@ from support.fakes import HeldStream
 from support.sessions import actor, claim, due_connection, ended_into_waiting, made_to_wait
 from support.world import World, at
 from syncline import Connection, Signal, SyncResult
-from syncline.clock import InjectedClock, monotonic
+from syncline.clock import Dice, InjectedClock, monotonic
+from syncline.engine.context import EngineContext
 from syncline.engine.worker.attempt import PageChecker, PageStream
-from syncline.engine.worker.runs import Runs
 from syncline.engine.worker.streams import Streams
 from syncline.policy.outcome import Interrupted
 from syncline.sdk.page import Page
@@ -121,12 +121,12 @@ async def follow(world: World, pool: Pool, pages: AsyncIterator[SyncResult]) -> 
     async with actor(world) as claimer:
         [claimed] = await claim(claimer.tx, world)
         await claimer.commit()
-    settings, clock = world.settings.executor, InjectedClock(world.clock)
-    runs = Runs(on_ended=lambda _: None, on_room=lambda: None)
+    clock, telemetry = InjectedClock(world.clock), world.engine.telemetry
+    context = EngineContext(pool, world.settings, clock, Dice(), telemetry)
+    runs = world.engine._worker.runs
     await pool.open()
     try:
-        checker = PageChecker(settings.page_limits)
-        streams = Streams(pool, settings, clock, runs, checker, world.engine.telemetry)
+        streams = Streams(context, runs, PageChecker(world.settings.executor.page_limits))
         return await streams.follow(runs.add(claimed, monotonic()), PageStream(pages, None))
     finally:
         await pool.close()

@@ -13,7 +13,7 @@ from support.world import World
 from syncline import Connection
 from syncline.store.pool import Transaction
 from syncline.store.queue import claims
-from syncline.store.queue.claims import Claim, Lease
+from syncline.store.queue.claims import Claim, ClaimRequest, Lease
 from syncline.store.statements import Statements
 
 PATIENCE_SECONDS = 10
@@ -103,9 +103,9 @@ async def ended_into_waiting(world: World, run: HeldRun | HeldStream) -> None:
 async def ended_into_being_held(run: HeldRun) -> None:
     """Let a run end, and return once its settle has found that somebody holds the connection."""
     assert run.engine is not None
-    runs = run.engine._executor.runs
+    settle_queue = run.engine._worker.settle_queue
     run.let_go.set()
-    await eventually(lambda: runs.held == 1)
+    await eventually(lambda: settle_queue.blocked == 1)
 
 
 async def count_waiting(world: World) -> int:
@@ -123,21 +123,16 @@ async def due_connection(world: World, **given: Any) -> tuple[Connection, UUID]:
 async def claim(tx: Transaction, world: World, *, limit: int = 10) -> list[Claim]:
     """Claim as the world's engine would, in a transaction that the test owns."""
     lease = Lease(uuid4(), world.clock(), world.settings.executor.lease)
-    rows = await claims.claim(
-        tx,
-        ["github"],
-        limit=limit,
-        poison_jobs=1,
-        flight_by_type=world.settings.executor.single_flight == "job_type",
-        lease=lease,
-    )
+    flight_by_type = world.settings.executor.single_flight == "job_type"
+    request = ClaimRequest(["github"], limit, poison_jobs=1, flight_by_type=flight_by_type)
+    rows = await claims.claim(tx, request, lease)
     return claims.read_claims(rows, lease.token)
 
 
 async def take_over(tx: Transaction, world: World) -> list[Claim]:
     """Take lapsed leases over as the reaper of the world's engine would."""
-    duration = world.settings.executor.lease
-    return await claims.take_over(tx, limit=10, token=uuid4(), now=world.clock(), duration=duration)
+    lease = Lease(uuid4(), world.clock(), world.settings.executor.lease)
+    return await claims.take_over(tx, lease, now=world.clock(), limit=10)
 
 
 async def count_deadlocks(url: str, *, waiting: bool = True) -> int:

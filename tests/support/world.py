@@ -137,7 +137,7 @@ class World(PlainSql):
             started = asyncio.create_task(held.started.wait())
             await asyncio.wait((held.worker, started), return_when=asyncio.FIRST_COMPLETED)
             assert started.done(), "no job was due"
-            worker.engine.providers.clear()
+            worker.engine._worker.executor.stop_claiming()
             try:
                 yield held
             finally:

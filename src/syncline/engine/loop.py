@@ -1,40 +1,46 @@
-"""One function owns looping, waiting and stopping; a step in progress always finishes."""
+"""Loops: one class owns repeating, waiting and stopping; a step in progress always finishes."""
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from syncline.clock import Dice, monotonic
 from syncline.telemetry.engine import Telemetry
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 2.0
-FAILURES_IN_TROUBLE = 2  # in a row: one may be a session that was lost
+FAILURES_IN_TROUBLE = 2  # in a row: one may be a lost session
+LONGEST_SILENCE_SECONDS = 30  # beyond its longest pause, a loop without a good step is in trouble
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSpec:
+    """What a loop does: a step, which returns how long to wait for the next one.
+
+    Whoever sets `wake` ends the present pause.
+    """
+
+    name: str
+    step: Callable[[], Awaitable[timedelta]]
+    longest_pause: timedelta = timedelta()
+    first_pause: timedelta = timedelta()
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Loop:
-    """A step repeated until it is stopped; the step returns how long to wait for the next.
+    """Repeats a step until it is stopped.
 
-    A step that raises is tried again after a growing pause, so that a database that went away
-    costs time only.
+    A step that raises is tried again after a growing pause, so a database that is away costs time
+    only.
     """
 
-    def __init__(
-        self,
-        name: str,
-        step: Callable[[], Awaitable[timedelta]],
-        telemetry: Telemetry,
-        dice: Dice,
-        longest_pause: float = 0,
-        first_pause: timedelta = timedelta(),
-    ) -> None:
-        self.name = name
-        self.longest_pause = longest_pause
-        self._first_pause = first_pause
-        self._step = step
+    def __init__(self, spec: LoopSpec, telemetry: Telemetry, dice: Dice) -> None:
+        self.name = spec.name
+        self._spec = spec
         self._telemetry = telemetry
         self._dice = dice
-        self._wake = asyncio.Event()
+        self._wake = spec.wake
         self._stopping = False
         self._failures = 0
         self._last_error: Exception | None = None
@@ -42,10 +48,13 @@ class Loop:
 
     @property
     def trouble(self) -> str | None:
-        """Why it fails again and again; None where its last step was good."""
-        if self._failures < FAILURES_IN_TROUBLE:
-            return None
-        return f"{type(self._last_error).__name__}: {self._last_error}"
+        """Why the loop keeps failing, or that it has stood still for too long; else None."""
+        if self._failures >= FAILURES_IN_TROUBLE:
+            return f"{type(self._last_error).__name__}: {self._last_error}"
+        seconds = monotonic() - self._last_good
+        if seconds > self._spec.longest_pause.total_seconds() + LONGEST_SILENCE_SECONDS:
+            return f"no good step for {seconds:.0f} s"
+        return None
 
     def wake(self) -> None:
         """End the present pause."""
@@ -55,19 +64,16 @@ class Loop:
         self._stopping = True
         self._wake.set()
 
-    def seconds_since_last_good_step(self) -> float:
-        return monotonic() - self._last_good
-
     async def run(self) -> None:
-        if self._first_pause:
-            await self._wait(self._first_pause)
+        if self._spec.first_pause:
+            await self._wait(self._spec.first_pause)
         while not self._stopping:
             self._wake.clear()
             await self._wait(await self._attempt_step())
 
     async def _attempt_step(self) -> timedelta:
         try:
-            pause = await self._step()
+            pause = await self._spec.step()
         except Exception as error:
             self._failures += 1
             self._last_error = error

@@ -1,57 +1,50 @@
-"""A notification that shortens a pause; polling stays the truth, losing one costs time only."""
+"""Wakeups: a notification that shortens a pause. Losing one costs time only: the loops poll too."""
 
+import asyncio
 import hashlib
-from collections.abc import Callable
 from datetime import timedelta
 
 from syncline.clock import new_id
 from syncline.store.listener import Listener
-from syncline.store.pool import Transaction
+from syncline.store.pool import Pool, Transaction
 
 CHECK_EVERY = timedelta(seconds=5)
 
 
 class Wakeup:
-    """LISTEN and NOTIFY on a channel named for the schema; without an address, nothing at all."""
+    """LISTEN and NOTIFY on a channel named after the schema; off without a URL to listen at."""
 
-    def __init__(
-        self, listen_url: str | None, schema: str, session_settings: dict[str, str]
-    ) -> None:
+    def __init__(self, listen_url: str | None, pool: Pool, claim_now: asyncio.Event) -> None:
         self.is_on = listen_url is not None
-        self.name = new_id().hex  # who notifies, for one that then wakes its own worker itself
+        self.name = new_id().hex  # marks our own notifications, which this process ignores
+        self._claim_now = claim_now
         # A hash, because a schema's name may be longer than a channel's.
-        self._channel = f"syncline_{hashlib.sha256(schema.encode()).hexdigest()[:16]}"
+        self._channel = f"syncline_{hashlib.sha256(pool.schema.encode()).hexdigest()[:16]}"
         self._listener = Listener(
-            listen_url or "", self._channel, self._on_notification, session_settings
+            listen_url or "", self._channel, self._on_notification, pool.session_settings
         )
-        self._heard: Callable[[], None] | None = None
 
     @property
     def channel(self) -> str | None:
-        """Where to notify, for a statement that does so itself."""
+        """The channel, for a statement that notifies by itself."""
         return self._channel if self.is_on else None
 
     async def notify(self, tx: Transaction) -> None:
-        """Tell the workers, once this transaction commits, that something may be due."""
+        """Notify the workers, once this transaction commits, that something may be due."""
         if self.is_on:
             await tx.notify(self._channel)
 
     def wake(self) -> None:
-        """Wake this process's worker, after the commit of what was notified under our name.
+        """Wake this process's own worker after a commit that notified under our name.
 
-        Its claim is then under way before the notification would have come, and no second one
-        follows in vain.
+        Its claim is under way before the notification would arrive, and is not repeated for it.
         """
-        if self._heard is not None:
-            self._heard()
-
-    def on_heard(self, heard: Callable[[], None]) -> None:
-        self._heard = heard
+        self._claim_now.set()
 
     async def step(self) -> timedelta:
-        """Keep one connection listening."""
+        """Keep one session listening."""
         if await self._listener.keep_listening():
-            self.wake()  # what came while nobody listened
+            self.wake()  # something may have come while nobody listened
         return CHECK_EVERY
 
     def close(self) -> None:

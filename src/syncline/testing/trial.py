@@ -11,7 +11,7 @@ from uuid import UUID
 
 from httpx2 import AsyncBaseTransport
 
-from syncline.engine.worker.attempt import Threads
+from syncline.engine.worker.threads import Threads
 from syncline.errors import ContractError
 from syncline.http import HttpEnvironment
 from syncline.model import Connection, Signal, SyncResult

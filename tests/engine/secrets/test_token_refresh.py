@@ -245,7 +245,7 @@ async def test_a_token_is_stored_though_its_run_was_cancelled(
     running = asyncio.create_task(own.engine.run_due())
     await tokens.asked.wait()
 
-    await own.engine._executor.drain(0)
+    await own.engine._worker.executor.drain(0)
     await running
     await own.engine._token_refresher.close()
 

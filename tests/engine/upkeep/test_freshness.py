@@ -9,7 +9,7 @@ NOW = at("12:00")
 
 
 async def measure(world: World) -> None:
-    await world.engine._service._maintenance.step()
+    await world.engine._upkeep.maintenance.step()
 
 
 def buckets(world: World, le: str, provider: str = "github") -> float | None:

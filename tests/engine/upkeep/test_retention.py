@@ -216,7 +216,7 @@ async def test_only_the_longest_living_process_prunes(world: World) -> None:
         NOW,
     )
     await finished(world, await world.connection(), OLD)
-    pruner = world.engine._pruner
+    pruner = world.engine._upkeep.pruner
 
     assert await pruner.step() == retention.REST
     assert len(await world.sql("SELECT FROM {schema}.sync_jobs")) == 1
@@ -227,7 +227,7 @@ async def test_only_the_longest_living_process_prunes(world: World) -> None:
 
 
 async def test_age_of_the_oldest_snapshot_is_measured(world: World) -> None:
-    maintenance = world.engine._service._maintenance
+    maintenance = world.engine._upkeep.maintenance
     async with world.session() as session, session.transaction(isolation="repeatable_read"):
         await session.execute("SELECT 1")
         await asyncio.sleep(0.05)
@@ -239,7 +239,7 @@ async def test_age_of_the_oldest_snapshot_is_measured(world: World) -> None:
 
 
 async def test_death_of_another_process_is_told_once(world: World, logged: Logged) -> None:
-    maintenance = world.engine._service._maintenance
+    maintenance = world.engine._upkeep.maintenance
     await maintenance.step()
     await world.sql(
         "INSERT INTO {schema}.workers VALUES (gen_random_uuid(), 'elsewhere', 7, '0.1.0',"

@@ -13,7 +13,7 @@ from support.world import World, open_world
 from syncline import Connection, Connector, SyncResult
 from syncline.store.pool import Pool
 from syncline.store.queue import claims
-from syncline.store.queue.claims import Lease
+from syncline.store.queue.claims import ClaimRequest, Lease
 
 MEGABYTE = 1_000_000
 SLOW_DOWN = """
@@ -81,9 +81,8 @@ async def test_a_claim_brings_nothing_of_what_is_large(world: World) -> None:
     lease = Lease(uuid4(), world.clock(), timedelta(seconds=30))
     try:
         async with pool.statement() as tx:
-            rows = await claims.claim(
-                tx, ["github"], limit=10, poison_jobs=1, flight_by_type=False, lease=lease
-            )
+            request = ClaimRequest(["github"], 10, poison_jobs=1, flight_by_type=False)
+            rows = await claims.claim(tx, request, lease)
     finally:
         await pool.close()
 

@@ -206,7 +206,7 @@ async def test_a_cursor_that_was_set_outlives_the_worker_whose_stream_it_was(
         finally:
             assert await world.engine.verify() == []
             world.clock.advance(seconds=31)
-            await world.engine._service._reaper.reap()
+            await world.engine._worker.reaper.reap()
 
     async def rest(_: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
         starts.append(cursor)

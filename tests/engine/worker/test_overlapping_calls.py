@@ -10,11 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from faults.proxy import Link
 
-from engine.worker.test_runs import begin
+from engine.worker.test_runs import begin, make_runs
 from support.fakes import HeldRun, eventually
 from support.world import World
 from syncline import Connection, Connector, Engine, Settings, SyncResult
-from syncline.engine.worker.runs import Runs, safe_seconds
+from syncline.engine.worker.runs import safe_seconds
 
 
 class Reluctant:
@@ -101,11 +101,11 @@ async def test_a_thread_that_timed_out_keeps_its_job_until_it_returns(world: Wor
 
 
 async def test_a_job_that_was_lost_and_claimed_again_waits_for_its_first_run() -> None:
-    runs = Runs(on_ended=lambda _: None, on_room=lambda: None)
+    runs = make_runs()
     lost = begin(runs, lapses=0)
     runs.lose([lost.claim.id])
     again = begin(runs, lapses=1)
-    assert again.before is lost
+    assert again.predecessor is lost
 
     waiting = asyncio.create_task(runs.wait_until_stopped(lost))
     await asyncio.sleep(0)
@@ -128,8 +128,8 @@ async def test_a_process_that_claims_a_job_again_calls_nobody_while_its_first_ru
     working = asyncio.create_task(world.engine.run_due())
     await first.started.wait()
     world.clock.advance(seconds=31)
-    await world.engine._service._reaper.reap()
-    assert await world.engine._executor.claim_and_start() == 1
+    await world.engine._worker.reaper.reap()
+    assert await world.engine._worker.executor.claim_and_start() == 1
     await eventually(lambda: first.was_told.is_set() or bool(has_stopped))
     first.let_go.set()
     await working

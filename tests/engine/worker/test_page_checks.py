@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from support.world import at
 from syncline import Signal, SyncResult
-from syncline.engine.worker.attempt import PageChecker, Threads
+from syncline.engine.worker.attempt import PageChecker
+from syncline.engine.worker.threads import Threads
 from syncline.settings import ExecutorSettings
 
 LIMITS = ExecutorSettings().page_limits

@@ -4,12 +4,17 @@ import asyncio
 from uuid import UUID
 
 from syncline.engine.worker.runs import Run, Runs
+from syncline.engine.worker.settle import Settler
+from syncline.engine.worker.settle_queue import SettleQueue
 from syncline.policy.outcome import Interrupted
 from syncline.store.queue.claims import Claim
+from syncline.telemetry.engine import Telemetry
+
+NO_SETTLER: Settler = None  # type: ignore[assignment]  # nothing ends here
 
 
 async def test_a_job_that_was_lost_and_claimed_again_keeps_its_place() -> None:
-    runs = Runs(on_ended=lambda _: None, on_room=lambda: None)
+    runs = make_runs()
     lost = begin(runs, lapses=2)
     runs.lose([lost.claim.id])
     again = begin(runs, lapses=3)
@@ -18,10 +23,17 @@ async def test_a_job_that_was_lost_and_claimed_again_keeps_its_place() -> None:
 
     assert runs.unsettled() == [again]
     assert (len(runs), runs.poison_jobs, runs.slots_taken) == (1, 1, 1)
-    runs.end(again, Interrupted())
-    runs.settled([again])
+    again.end(Interrupted())
+    again.settled()
     runs.leave(again)
     assert (len(runs), runs.poison_jobs, runs.slots_taken) == (0, 0, 0)
+
+
+def make_runs() -> Runs:
+    """Return runs whose settle queue nobody reaches."""
+    telemetry = Telemetry(tenant_label=False, cell="test")
+    settle_queue = SettleQueue(NO_SETTLER, telemetry, lease_seconds=30)
+    return Runs(settle_queue, asyncio.Event(), asyncio.Event())
 
 
 def begin(runs: Runs, *, lapses: int) -> Run:
@@ -36,7 +48,6 @@ def claimed(lapses: int) -> Claim:
     one = UUID(int=1)
     return Claim(
         lease_token=one,
-        place=1,
         id=one,
         tenant_id="acme",
         provider_slug="github",
@@ -48,13 +59,6 @@ def claimed(lapses: int) -> Claim:
         cursor=None,
         external_id="1",
         connection_status="active",
-        config=None,
-        metadata=None,
-        stored_cursor=None,
         is_first=False,
-        has_credentials=False,
-        is_large=False,
-        seconds_due=0,
-        seconds_late=None,
         slot_ahead=None,
     )

@@ -102,26 +102,6 @@ async def test_rows_that_somebody_holds_hold_up_nobody_else(world: World) -> Non
     assert await world.engine.verify() == []
 
 
-async def test_held_pages_do_not_fill_the_memory(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are kept until their rows are let go; beyond a bound nothing more is claimed."""
-    monkeypatch.setattr("syncline.engine.worker.executor.MOST_HELD_BYTES", 10)
-    held = await add_due(world, 60)
-    async with world.another_engine([Moving()], executor={"concurrency": 10}) as worker:
-        executor = worker.engine._executor
-        async with actor(world) as person:
-            await person.sql(
-                "SELECT FROM {schema}.connections WHERE id = ANY ($1) FOR UPDATE", held
-            )
-            running = asyncio.create_task(worker.engine.run_due())
-            await eventually(lambda: executor.runs.held >= 20 and not executor.runs.slots_taken)
-            assert executor.free_slots == 0
-        await running
-
-    assert await count_unsettled(world, held) == 0
-
-
 async def nothing_left(world: World, ids: Sequence[UUID]) -> bool:
     return await count_unsettled(world, ids) == 0
 
@@ -179,11 +159,11 @@ async def test_one_held_row_does_not_delay_the_reaping_of_others(world: World) -
     async with actor(world) as person:
         await person.lock(connections[7])
         async with asyncio.timeout(2):
-            await world.engine._service._reaper.reap()
+            await world.engine._worker.reaper.reap()
 
         queued = await world.sql("SELECT FROM {schema}.sync_jobs WHERE status = 'queued'")
         assert len(queued) == 19
-    await world.engine._service._reaper.reap()
+    await world.engine._worker.reaper.reap()
     assert await world.sql("SELECT FROM {schema}.sync_jobs WHERE status = 'running'") == []
 
 
@@ -196,9 +176,9 @@ async def test_a_settle_passes_by_a_job_that_somebody_holds(world: World) -> Non
     async with actor(world) as person:
         await person.sql("SELECT FROM {schema}.sync_jobs WHERE connection_id = $1 FOR UPDATE", held)
         async with asyncio.timeout(1):
-            await world.engine._service._reaper._settler.settle_retrying(group)
+            await world.engine._worker.settler.settle_retrying(group)
 
-    assert {one.claim.connection_id: one.is_held for one in group} == {held: True, free: False}
+    assert {one.claim.connection_id: one.is_blocked for one in group} == {held: True, free: False}
     assert await count_unsettled(world, [held, free]) == 1
 
 
@@ -313,13 +293,24 @@ class ScriptedSettler:
             self.settled[one.claim.connection_id] = one.ending
 
 
-def settle_queue_with(
-    settler: ScriptedSettler, lease_seconds: float = 30
-) -> tuple[Runs, SettleQueue]:
-    runs = Runs(lambda run: settle_queue.take(run), lambda: None)
-    telemetry = Telemetry(tenant_label=False, cell="test")
-    settle_queue = SettleQueue(settler, runs, telemetry, lease_seconds)  # type: ignore[arg-type]
-    return runs, settle_queue
+class Ending:
+    """Runs that end with a page, and the queue that settles them."""
+
+    def __init__(self, settler: ScriptedSettler, **options: Any) -> None:
+        telemetry = Telemetry(tenant_label=False, cell="test")
+        given: dict[str, Any] = {"lease_seconds": 30, **options}
+        self.settle_queue = SettleQueue(settler, telemetry, **given)  # type: ignore[arg-type]
+        self.runs = Runs(self.settle_queue, asyncio.Event(), asyncio.Event())
+
+    def end(self, claim: Claim, page: Page) -> None:
+        run = self.runs.add(claim, leased_since=0)
+        run.end(page)
+        self.settle_queue.put(run)
+
+    async def settle_all(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            self.end(claim, PAGE)
+        await self.runs.wait_until_settled()
 
 
 def claimed() -> Claim:
@@ -336,25 +327,18 @@ PAGE = Page(
 )
 
 
-async def settle_all(runs: Runs, claims: Sequence[Claim]) -> None:
-    for claim in claims:
-        runs.end(runs.add(claim, leased_since=0), PAGE)
-    await runs.wait_until_settled()
-
-
 async def test_a_group_that_takes_too_long_is_parted_and_the_culprit_is_told() -> None:
     claims = [claimed() for _ in range(20)]
     culprit = claims[11].connection_id
     settler = ScriptedSettler({culprit: TimeoutError()})
-    runs, _ = settle_queue_with(settler)
+    ending = Ending(settler)
 
-    await settle_all(runs, claims)
+    await ending.settle_all(claims)
 
     refused = {id_ for id_, ending in settler.settled.items() if isinstance(ending, Raised)}
     assert refused == {culprit}
     assert len(settler.settled) == 20
-    ending = settler.settled[culprit]
-    assert "return smaller pages" in str(ending.error)
+    assert "return smaller pages" in str(settler.settled[culprit].error)
 
 
 async def test_a_timeout_while_nobody_is_answered_is_an_outage() -> None:
@@ -367,9 +351,9 @@ async def test_an_unknown_error_keeps_the_page_for_as_long_as_a_lease() -> None:
     """E9: what nobody has heard of may pass; a page is not thrown away for it at once."""
     [claim] = claims = [claimed()]
     settler = ScriptedSettler({claim.connection_id: asyncpg.InsufficientPrivilegeError("revoked")})
-    runs, _ = settle_queue_with(settler, lease_seconds=0.6)
+    ending = Ending(settler, lease_seconds=0.6)
 
-    await settle_all(runs, claims)
+    await ending.settle_all(claims)
 
     assert len(settler.groups) >= 3
     assert isinstance(settler.settled[claim.connection_id], Raised)
@@ -386,17 +370,17 @@ async def test_large_pages_do_not_keep_small_ones_waiting() -> None:
             await super().settle(group, lock_jobs=lock_jobs)
 
     settler = Slow({})
-    runs, _ = settle_queue_with(settler)
+    ending = Ending(settler)
     for claim in large:
         page = Page(kinds=["seen"], payloads=["{}"], payload_bytes=20_000_000)
-        runs.end(runs.add(claim, leased_since=0), page)
+        ending.end(claim, page)
     for claim in small:
-        runs.end(runs.add(claim, leased_since=0), PAGE)
+        ending.end(claim, PAGE)
     await eventually(lambda: len(settler.settled) == 3)
 
     assert settler.settled.keys() == {claim.connection_id for claim in small}
     unlocked.set()
-    await runs.wait_until_settled()
+    await ending.runs.wait_until_settled()
 
 
 async def test_while_somebody_holds_a_job_no_other_group_waits_for_his_lock() -> None:
@@ -409,25 +393,44 @@ async def test_while_somebody_holds_a_job_no_other_group_waits_for_his_lock() ->
             await super().settle(group, lock_jobs=lock_jobs)
 
     settler = Noting({held.connection_id: asyncpg.LockNotAvailableError("held")})
-    runs, _ = settle_queue_with(settler)
-    runs.end(runs.add(held, leased_since=0), PAGE)
-    await eventually(lambda: runs.held == 1)
-    runs.end(runs.add(free, leased_since=0), PAGE)
+    ending = Ending(settler)
+    ending.end(held, PAGE)
+    await eventually(lambda: ending.settle_queue.blocked == 1)
+    ending.end(free, PAGE)
     await eventually(lambda: free.connection_id in settler.settled)
     settler.refusals.clear()
-    await runs.wait_until_settled()
+    await ending.runs.wait_until_settled()
 
     assert waited[free.connection_id] is False
+
+
+async def test_held_pages_do_not_fill_the_memory() -> None:
+    """They excuse nobody once they are too large: then nothing more is claimed."""
+    held = [claimed() for _ in range(6)]
+    is_held = asyncpg.LockNotAvailableError("held")
+    settler = ScriptedSettler({claim.connection_id: is_held for claim in held})
+    ending = Ending(settler, max_blocked_bytes=4 * PAGE.payload_bytes)
+    for claim in held[:4]:
+        ending.end(claim, PAGE)
+    await eventually(lambda: ending.settle_queue.excused == 4)
+
+    for claim in held[4:]:
+        ending.end(claim, PAGE)
+    await eventually(lambda: ending.settle_queue.blocked == 6)
+    assert ending.settle_queue.excused == 0
+    settler.refusals.clear()
+    await ending.runs.wait_until_settled()
+    assert ending.settle_queue.blocked == 0
 
 
 async def test_a_group_is_bounded_by_bytes() -> None:
     claims = [claimed() for _ in range(6)]
     settler = ScriptedSettler({})
-    runs, _ = settle_queue_with(settler)
+    ending = Ending(settler)
     for claim in claims:
         page = Page(kinds=["seen"], payloads=["{}"], payload_bytes=3_000_000)
-        runs.end(runs.add(claim, leased_since=0), page)
-    await runs.wait_until_settled()
+        ending.end(claim, page)
+    await ending.runs.wait_until_settled()
 
     assert max(settler.groups) == 2
 

@@ -117,7 +117,7 @@ async def test_has_more_on_the_last_page_is_followed(world: World) -> None:
     async with world.another_engine(executor={"concurrency": 1}) as worker:
         running = asyncio.create_task(worker.run_due())
         await eventually(lambda: bool(world.connector.calls))
-        worker.engine.providers.clear()
+        worker.engine._worker.executor.stop_claiming()
         await running
 
     follow_up = await world.pending(connection)

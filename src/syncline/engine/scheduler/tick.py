@@ -1,102 +1,80 @@
-"""The tick: lock what may be due, plan it, and insert the jobs with their metadata."""
+"""The tick: lock connections that may be due, read them, plan their runs, write the plans."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import datetime, timedelta
 from uuid import UUID
 
-from syncline.clock import Clock, Dice, monotonic, new_id
-from syncline.engine.scheduler.plans import Planner
+from syncline.clock import monotonic, new_id
+from syncline.engine.context import EngineContext
+from syncline.engine.scheduler.clock_repair import ClockRepair
 from syncline.engine.wakeup import Wakeup
-from syncline.policy.schedule import RunPlan
-from syncline.settings import Settings
+from syncline.policy.schedule import (
+    Candidate,
+    Pull,
+    RunPlan,
+    next_slot_at,
+    plan_run,
+    pull_to_new_interval,
+    read_sync,
+)
 from syncline.store.data import connections
-from syncline.store.pool import Pool, Transaction, expect, is_held, is_timeout, lies_in_rows
+from syncline.store.pool import Transaction, expect, is_held, is_timeout, lies_in_rows
 from syncline.store.queue import jobs, schedule, schedulers
-from syncline.store.queue.jobs import Latest
-from syncline.store.queue.schedule import LockedBatch
-from syncline.telemetry.engine import Telemetry
+from syncline.store.queue.schedule import DueConnections, LockedBatch, LockNext
 
 PARTS = 8  # of a batch that took too long
 WALKERS = 4  # one plans while the rows of the others are written, or wait for the disk
-MOST_HELD = 1000  # connections that a tick notes as held by somebody else
+MOST_BLOCKED = 1000  # connections that a tick notes as locked by somebody else
 SILENCE = timedelta(days=1)
-AFTERMATH = timedelta(minutes=1)  # longer than a transaction of ours lasts
-NEVER = datetime.min.replace(tzinfo=UTC)
 # Whoever inserts a job by hand waits for the connection that the tick has locked, and the tick for
-# the job; the tick gives way before Postgres (after a second) would call it a deadlock.
+# the job. The tick gives way before Postgres (after a second) would call it a deadlock.
 LOCK_PATIENCE = timedelta(seconds=0.5)
-STATEMENT_PATIENCE = timedelta(seconds=4)  # less than the command timeout, after which all is lost
-
-LockNext = Callable[..., Awaitable[LockedBatch]]
-Work = Callable[[Transaction, LockedBatch], Awaitable["Batch"]]
+STATEMENT_PATIENCE = timedelta(seconds=4)  # less than the command timeout, which loses the session
 
 
 @dataclass(slots=True)
 class TickReport:
-    """What one pass did; `skipped` are connections whose job the guard already held, and `held`
-    those that somebody else had locked, or that were due no more."""
+    """What one tick did.
+
+    `skipped` counts due connections that had a pending job already, `overdue` those that had none
+    though their slot was past, and `blocked` holds those that somebody else had locked.
+    """
 
     scheduled: int = 0
     skipped: int = 0
     overdue: int = 0
-    held: list[UUID] = field(default_factory=list)
+    blocked: list[UUID] = field(default_factory=list)
 
     @property
     def due(self) -> int:
         return self.scheduled + self.skipped
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What was scheduled, how many connections the guard held a job for, and how many had none
-    though their slot was past, before: those counted that somebody else works on."""
-
-    plans: Sequence[RunPlan] = ()
-    skipped: int = 0
-    overdue: int = 0
-
-
 class Scheduler:
     """Ticks; any number of processes may do so at once."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        settings: Settings,
-        clock: Clock,
-        dice: Dice,
-        telemetry: Telemetry,
-        wakeup: Wakeup,
-    ) -> None:
-        self._pool = pool
-        self._settings = settings.scheduler
-        self._rules = settings.scheduler.rules
-        self._lease = settings.executor.lease
-        self._longest_backoff = settings.rate_limit.longest_backoff
-        self._clock = clock
-        self._planner = Planner(settings.scheduler, dice, telemetry)
-        self._telemetry = telemetry
+    def __init__(self, context: EngineContext, wakeup: Wakeup) -> None:
+        self._context = context
+        self._settings = context.settings.scheduler
         self._wakeup = wakeup
-        self._stopping = False
+        self._stopping = asyncio.Event()
+        self._clock_repair = ClockRepair(context, self._stopping)
         self._id = new_id()
-        self._ahead_at = self._aftermath_ends_at = NEVER  # of a clock that stood ahead
 
     def stop(self) -> None:
         """Let the batch in progress end; begin no other until `start`."""
-        self._stopping = True
+        self._stopping.set()
 
     def start(self) -> None:
-        """Let ticks walk again."""
-        self._stopping = False
+        self._stopping.clear()
 
     async def leave(self) -> None:
-        """Say that this scheduler ticks no more."""
+        """Forget this scheduler: it ticks no more."""
         left, self._id = self._id, new_id()
-        async with self._pool.transaction() as tx:
-            now = await self._clock.now(tx)
+        async with self._context.pool.transaction() as tx:
+            now = await self._context.clock.now(tx)
             await schedulers.forget(tx, left, silent_since=now - SILENCE)
 
     async def step(self) -> timedelta:
@@ -107,13 +85,13 @@ class Scheduler:
         return max(self._settings.tick_interval - took, timedelta())
 
     async def tick(self) -> TickReport:
-        """Walk all connections that are due, in batches of one transaction each."""
-        report = TickReport()
-        began = monotonic()
-        with self._telemetry.tick():
-            now = await self._walk_all(report)
+        """Plan every connection that is due, in batches of one transaction each."""
+        telemetry, began = self._context.telemetry, monotonic()
+        with telemetry.tick():
+            now = await self._clock_repair.begin_tick()
+            report = await Tick(self._context, now, self._stopping).run()
             await self._end_tick(now, report)
-            self._telemetry.tick_finished(
+            telemetry.tick_finished(
                 due=report.due,
                 scheduled=report.scheduled,
                 skipped=report.skipped,
@@ -122,124 +100,100 @@ class Scheduler:
             )
         return report
 
-    async def _walk_all(self, report: TickReport) -> datetime:
-        async with self._pool.transaction() as tx:
-            now = await self._clock.now(tx)
-            ahead_of = await self._look_ahead(tx, now)
-        if ahead_of is not None:
-            await self._undo_future(now, ahead_of)
-        for walk in (self._tidy_left, self._plan_edited, self._plan_due):
-            await walk(now, report)
-        return now
-
-    async def _look_ahead(self, tx: Transaction, now: datetime) -> datetime | None:
-        """Return from when on connections were put off because the clock stood ahead; or None.
-
-        A scheduler that ticked in the future shows it. Where none did, connections that are put
-        off by more than the longest interval are looked at all the same. A row may be locked at
-        that moment, or written by a transaction that began ahead and commits later; so for a
-        while all that lies nearer to that time than to now is brought back again.
-        """
-        horizon, size = now + self._settings.lookahead, self._settings.batch_size
-        longest = max(self._rules.default_interval, self._rules.maximum_interval)
-        found = await schedule.bring_checks_back(tx, after=horizon + 2 * longest, limit=size)
-        ahead_at = await schedulers.ticked_ahead(tx, after=horizon)
-        if ahead_at is not None:
-            self._ahead_at, self._aftermath_ends_at = ahead_at, now + AFTERMATH
-        if ahead_at is not None or found == size:
-            return horizon
-        is_aftermath = now < self._aftermath_ends_at
-        return max(horizon, now + (self._ahead_at - now) / 2) if is_aftermath else None
-
-    async def _undo_future(self, now: datetime, ahead_of: datetime) -> None:
-        """Bring back what was put off while the clock stood ahead."""
-        horizon, size = now + self._settings.lookahead, self._settings.batch_size
-        latest = Latest(horizon, now + self._longest_backoff, now + self._lease)
-        work: tuple[Callable[[Transaction], Awaitable[int]], ...] = (
-            partial(schedule.bring_checks_back, after=ahead_of, limit=size),
-            partial(jobs.pull_back, latest=latest, now=now, limit=size),
-        )
-        for bring_back in work:
-            found = size
-            while found == size and not self._stopping:
-                async with self._pool.transaction() as tx:
-                    found = await bring_back(tx)
-        async with self._pool.transaction() as tx:
-            await schedulers.come_back(tx, after=horizon, now=now)
-
     async def _end_tick(self, now: datetime, report: TickReport) -> None:
-        """Wake the workers, and note that everything due by now was seen, if it was."""
-        async with self._pool.transaction() as tx:
+        """Wake the workers, and note that this tick saw everything that is due, if it did."""
+        async with self._context.pool.transaction() as tx:
             if report.scheduled:
                 await self._wakeup.notify(tx)
-            if not self._stopping:
+            if not self._stopping.is_set():
                 silent_since = now - 2 * self._settings.tick_interval
-                held = report.held[:MOST_HELD]
+                held = report.blocked[:MOST_BLOCKED]
                 await schedulers.beat(tx, self._id, now=now, silent_since=silent_since, held=held)
 
-    async def _tidy_left(self, now: datetime, report: TickReport) -> None:
-        """Cancel the queued jobs of connections that left active by plain SQL."""
 
-        async def cancel(tx: Transaction, locked: LockedBatch) -> Batch:
-            if left := locked.ids:
-                await jobs.cancel_queued(tx, left, now=now)
-                expect(await connections.set_aside(tx, left), len(left), "connections")
-            return Batch()
+@dataclass(slots=True)
+class Decisions:
+    """What is to be written for a batch of candidates."""
 
-        await self._walk(schedule.lock_left, cancel, now, report)
+    plans: list[RunPlan] = field(default_factory=list)
+    next_checks: list[tuple[UUID, datetime]] = field(default_factory=list)
+    pulls: list[Pull] = field(default_factory=list)
+    pending: int = 0  # due connections whose job is pending already
+    overdue: int = 0
 
-    async def _plan_edited(self, now: datetime, report: TickReport) -> None:
-        """Plan the connections whose interval was changed, by whatever way."""
-        plan = partial(self._plan_batch, now=now)
-        await self._walk(schedule.lock_edited, plan, now, report)
-        async with self._pool.transaction() as tx:
-            left = await schedule.still_edited(tx, horizon=now + self._settings.lookahead)
-            report.overdue += await schedule.count_overdue(tx, left, self._rules, now=now)
-        report.held += left
 
-    async def _plan_due(self, now: datetime, report: TickReport) -> None:
-        """Plan the connections whose slot comes before the horizon, a chapter at a time."""
-        horizon, after = now + self._settings.lookahead, None
-        while not self._stopping:
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Plans saved, connections skipped (job pending), and overdue connections, including those
+    locked elsewhere."""
+
+    plans: Sequence[RunPlan] = ()
+    skipped: int = 0
+    overdue: int = 0
+
+
+Work = Callable[[Transaction, LockedBatch], Awaitable[Batch]]
+
+
+class Tick:
+    """One pass over all connections, as of one instant."""
+
+    def __init__(self, context: EngineContext, now: datetime, stopping: asyncio.Event) -> None:
+        self._pool = context.pool
+        self._telemetry = context.telemetry
+        self._dice = context.dice
+        self._settings = context.settings.scheduler
+        self._rules = self._settings.rules
+        self._now = now
+        self._horizon = now + self._settings.lookahead
+        self._stopping = stopping
+        self._report = TickReport()
+
+    async def run(self) -> TickReport:
+        await self._walk(schedule.lock_left, self._cancel_queued)
+        await self._walk(schedule.lock_edited, self._plan)
+        await self._count_still_edited()
+        await self._plan_due()
+        return self._report
+
+    async def _plan_due(self) -> None:
+        """Plan the connections whose check comes before the horizon, a chapter at a time."""
+        after = None
+        while not self._stopping.is_set():
             async with self._pool.transaction() as tx:
-                due = await schedule.next_due(tx, until=horizon, after=after)
+                due = await schedule.next_due(tx, until=self._horizon, after=after)
             if due is None:
                 return
-            await self._plan_chapter(due.ids, horizon, now, report)
+            await self._plan_chapter(due.ids)
             after = due.after
 
-    async def _plan_chapter(
-        self, ids: list[UUID], horizon: datetime, now: datetime, report: TickReport
-    ) -> None:
-        """Share what goes beyond a batch between walkers, each of whom takes the next one left.
+    async def _plan_chapter(self, ids: list[UUID]) -> None:
+        """Plan the first batch, then share the rest between walkers.
 
-        One plans while another's rows are written, and none is left alone with the last.
+        Each takes the next batch that is left: one plans while another's rows are written.
         """
         size = self._settings.batch_size
         batches = (ids[start : start + size] for start in range(size, len(ids), size))
 
-        async def walk(batch: list[UUID]) -> None:
-            lock_due = partial(schedule.lock_due, among=batch, horizon=horizon)
-            await self._walk(lock_due, partial(self._plan_batch, now=now), now, report)
-
         async def walk_on() -> None:
             for batch in batches:
-                await walk(batch)
+                await self._walk(DueConnections(batch, self._horizon).lock, self._plan)
 
-        await walk(ids[:size])
+        await self._walk(DueConnections(ids[:size], self._horizon).lock, self._plan)
         walks = [walk_on() for _ in range(min(WALKERS, -(-len(ids[size:]) // size)))]
         for ended in await asyncio.gather(*walks, return_exceptions=True):
             if isinstance(ended, BaseException):
                 raise ended
 
-    async def _walk(
-        self, lock_next: LockNext, work: Work, now: datetime, report: TickReport
-    ) -> None:
-        """Work batch by batch; one that somebody's row or lock spoils is done one by one, and one
-        that is too much for the server in smaller parts."""
+    async def _walk(self, lock_next: LockNext, work: Work) -> None:
+        """Lock and work off batch after batch, each in one transaction.
+
+        A batch that a bad row or somebody's lock spoils is repeated one by one, and a batch that
+        is too much for the server in smaller parts.
+        """
         after = smaller_until = schedule.BEFORE_ALL
         size = limit = self._settings.batch_size
-        while not self._stopping:
+        while not self._stopping.is_set():
             limit = limit if after < smaller_until else size
             locked: LockedBatch | None = None
             try:
@@ -247,32 +201,58 @@ class Scheduler:
                     await tx.limit(lock=LOCK_PATIENCE, statement=STATEMENT_PATIENCE)
                     locked = await lock_next(tx, after=after, limit=limit)
                     batch = await work(tx, locked)
-                self._tell(batch, report)
-                report.held += locked.passed_by
+                self._record(locked, batch)
             except Exception as error:
                 if locked is None or not (lies_in_rows(error) or is_timeout(error)):
                     raise
                 if len(locked.ids) > 1:
-                    smaller_until = max(smaller_until, locked.until)
-                    limit = len(locked.ids) // PARTS if is_timeout(error) else 1
-                    limit = max(limit, 1)
+                    smaller_until = max(smaller_until, locked.last_scanned)
+                    limit = max(len(locked.ids) // PARTS, 1) if is_timeout(error) else 1
                     continue
-                self._telemetry.loop_failed("scheduler", error, timedelta())  # the next tick's turn
-                async with self._pool.transaction() as tx:
-                    spoilt = locked.ids
-                    report.held += spoilt if is_held(error) else ()
-                    report.overdue += await schedule.count_overdue(tx, spoilt, self._rules, now=now)
-            if not locked.more:
+                await self._pass_over(locked.ids, error)
+            if not locked.has_more:
                 return
-            after = locked.until
+            after = locked.last_scanned
 
-    async def _plan_batch(self, tx: Transaction, locked: LockedBatch, now: datetime) -> Batch:
-        """Read, decide and write one batch of locked connections; the others are counted."""
-        overdue = await schedule.count_overdue(tx, locked.passed_by, self._rules, now=now)
+    async def _plan(self, tx: Transaction, locked: LockedBatch) -> Batch:
+        """Read, plan and write a batch of locked connections."""
+        overdue = await schedule.count_overdue(tx, locked.skipped, self._rules, now=self._now)
         if not locked.ids:
             return Batch(overdue=overdue)
-        decisions = self._planner.decide(await schedule.read_candidates(tx, locked.ids), now)
-        plans, later = decisions.plans, decisions.later
+        candidates = await schedule.read_candidates(tx, locked.ids)
+        decisions = self._decide(candidates)
+        saved = await self._write(tx, decisions)
+        skipped = decisions.pending + len(decisions.plans) - len(saved)
+        return Batch(saved, skipped, overdue + decisions.overdue)
+
+    def _decide(self, candidates: Iterable[Candidate]) -> Decisions:
+        """Apply the policy to each candidate, and report values that cannot be meant."""
+        now, rules, decisions = self._now, self._rules, Decisions()
+        for candidate in candidates:
+            options = read_sync(candidate.stored, rules)
+            for complaint in options.complaints:
+                self._telemetry.bad_metadata(
+                    candidate.connection_id, complaint.key, complaint.reason
+                )
+            if candidate.has_pending_job:
+                # Check again when the job may have run; a new interval may pull it forward.
+                decisions.pending += next_slot_at(candidate, options, now) <= self._horizon
+                decisions.next_checks.append((candidate.connection_id, now + options.interval))
+                pull = pull_to_new_interval(candidate, options, rules, now)
+                if pull is not None:
+                    decisions.pulls.append(pull)
+                continue
+            plan = plan_run(candidate, options, rules, now, self._dice.roll())
+            decisions.overdue += plan.slot_at <= now
+            if plan.slot_at <= self._horizon:
+                decisions.plans.append(plan)
+            else:
+                decisions.next_checks.append((plan.connection_id, plan.slot_at))
+        return decisions
+
+    async def _write(self, tx: Transaction, decisions: Decisions) -> Sequence[RunPlan]:
+        """Insert the jobs and save the plans; return the plans that got their job."""
+        now, plans, next_checks = self._now, decisions.plans, decisions.next_checks
         saved: Sequence[RunPlan] = ()
         if plans:
             saved = await jobs.enqueue_planned(tx, plans, [new_id() for _ in plans])
@@ -280,25 +260,49 @@ class Scheduler:
             expect(await schedule.save_plans(tx, saved, now=now), len(saved), "plans")
         if len(saved) < len(plans):
             done = {plan.connection_id for plan in saved}
-            later += [
+            next_checks += [
                 (plan.connection_id, now + plan.interval)
                 for plan in plans
                 if plan.connection_id not in done
             ]
-        if later:
-            expect(await schedule.check_later(tx, later), len(later), "looks")
+        if next_checks:
+            expect(await schedule.check_later(tx, next_checks), len(next_checks), "next checks")
         if decisions.pulls:
             pulled = await jobs.pull_forward(tx, decisions.pulls)
             published = await schedule.publish_next_runs(tx, pulled, now=now) if pulled else 0
             expect(published, len(pulled), "next runs")
-        skipped = decisions.held + len(plans) - len(saved)
-        return Batch(saved, skipped, overdue + decisions.overdue)
+        return saved
 
-    def _tell(self, batch: Batch, report: TickReport) -> None:
+    async def _cancel_queued(self, tx: Transaction, locked: LockedBatch) -> Batch:
+        """Cancel the queued jobs of connections that left `active` by plain SQL."""
+        if left := locked.ids:
+            await jobs.cancel_queued(tx, left, now=self._now)
+            expect(await connections.set_aside(tx, left), len(left), "connections")
+        return Batch()
+
+    async def _count_still_edited(self) -> None:
+        """Count the edited connections that somebody else had locked."""
+        async with self._pool.transaction() as tx:
+            left = await schedule.still_edited(tx, horizon=self._horizon)
+            overdue = await schedule.count_overdue(tx, left, self._rules, now=self._now)
+        self._report.overdue += overdue
+        self._report.blocked += left
+
+    async def _pass_over(self, ids: Sequence[UUID], error: Exception) -> None:
+        """Leave a connection that could not be planned to the next tick."""
+        self._telemetry.loop_failed("scheduler", error, timedelta())
+        async with self._pool.transaction() as tx:
+            overdue = await schedule.count_overdue(tx, ids, self._rules, now=self._now)
+        self._report.overdue += overdue
+        self._report.blocked += ids if is_held(error) else ()
+
+    def _record(self, locked: LockedBatch, batch: Batch) -> None:
         """Count what the transaction committed."""
+        report = self._report
         report.scheduled += len(batch.plans)
         report.skipped += batch.skipped
         report.overdue += batch.overdue
+        report.blocked += locked.skipped
         self._telemetry.jobs_scheduled(
             batch.plans,
             jitter_pct_min=self._rules.jitter_pct_min,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from importlib.metadata import version
 
 from syncline.clock import Clock, new_id
-from syncline.engine.worker.attempt import Threads
+from syncline.engine.worker.threads import Threads
 from syncline.model import Worker
 from syncline.sdk.connector import Connector
 from syncline.sdk.registry import may_refuse_tenants, why_not_for_tenants

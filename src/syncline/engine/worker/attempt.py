@@ -1,15 +1,14 @@
 """One attempt: call the connector with the effective cursor and check what it returns."""
 
 import asyncio
-import contextlib
-import contextvars
 import inspect
-import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from syncline.engine.secrets.token_refresh import TokenRefresher
+from syncline.engine.worker.runs import Run
+from syncline.engine.worker.threads import Threads
 from syncline.http.credentials import Credentials
 from syncline.model import Connection, SyncResult
 from syncline.policy.cursor import effective_cursor
@@ -25,15 +24,13 @@ from syncline.sdk.page import (
 )
 from syncline.store.queue.claims import Claim
 
-T = TypeVar("T")
-
-# What is more than these is checked in a thread, so that the loop goes on.
+# Larger pages are checked in a thread, so that the event loop goes on.
 MANY_SIGNALS, MANY_BYTES = 1000, 500_000
 
 
 @dataclass(frozen=True, slots=True)
 class PageStream:
-    """What a connector returns that has many pages: they are had one by one, not yet checked."""
+    """The pages of a connector that yields them one by one; not yet checked."""
 
     results: AsyncIterator[Any]
     cursor: Any
@@ -53,19 +50,10 @@ class Caller:
         return cls(sync, inspect.iscoroutinefunction(sync), inspect.isasyncgenfunction(sync))
 
 
-class Attempted(Protocol):
-    """What an attempt needs of its run."""
-
-    claim: Claim
-
-    @property
-    def threads(self) -> "Threads": ...
-
-
 async def attempt(
-    caller: Caller, run: Attempted, checker: "PageChecker", token_refresher: TokenRefresher
+    caller: Caller, run: Run, checker: "PageChecker", token_refresher: TokenRefresher
 ) -> Page | PageStream:
-    """Return the connector's page, checked, or its stream; raise whatever kept it back."""
+    """Call the connector; return its checked page, or its stream, or raise its error."""
     connection = read_claimed_connection(run.claim, token_refresher.open_for_run(run.claim))
     stored = connection.metadata.get("sync")
     cursor = effective_cursor(
@@ -89,21 +77,21 @@ async def attempt(
 
 
 class PageChecker:
-    """Checks what connectors return; what is large of it in a thread, one page at a time.
+    """Checks what connectors return; large pages in a thread, one page at a time.
 
-    Threads that are busy take the interpreter from the event loop in turns of 5 ms each: forty
-    pages of 25 MB, all checked at once, held it for 9 s.
+    A busy thread takes the interpreter from the event loop for 5 ms at a time: forty pages of
+    25 MB, all checked at once, held it for 9 s.
     """
 
     def __init__(self, limits: PageLimits) -> None:
         self._limits = limits
         self._turn = asyncio.Semaphore()
 
-    async def check(self, result: Any, cursor: Any, threads: "Threads") -> Page:
-        """Return the page, or raise what is wrong with it."""
+    async def check(self, result: Any, cursor: Any, threads: Threads) -> Page:
+        """Return the page, or raise a ContractError that says what is wrong with it."""
         limits = self._limits
         if not _is_list(result):
-            # To have its signals runs the connector's own code, which may wait for anything.
+            # Iterating runs the connector's own code, which may block.
             return await threads.run(lambda: read_page(result, cursor=cursor, limits=limits))
         if len(result.signals) > MANY_SIGNALS:
             async with self._turn:
@@ -116,12 +104,10 @@ class PageChecker:
 
 
 def read_claimed_connection(claim: Claim, credentials: Credentials | None = None) -> Connection:
-    """Return the connection as its connector sees it; what is no object counts as an empty one."""
+    """Return the connection as its connector sees it; bad config or metadata count as empty."""
     config = decode_json(claim.config, where="the connection's config")
     metadata = decode_json(claim.metadata, where="the connection's metadata")
-    # Filled at once: what is frozen sets its fields one by one, 1.7 µs a run instead of 0.5.
-    connection = object.__new__(Connection)
-    vars(connection).update(
+    return Connection(
         id=claim.connection_id,
         tenant_id=claim.tenant_id,
         provider_slug=claim.provider_slug,
@@ -131,49 +117,8 @@ def read_claimed_connection(claim: Claim, credentials: Credentials | None = None
         metadata=metadata if isinstance(metadata, dict) else {},
         credentials=credentials,
     )
-    return connection
 
 
 def _is_list(result: Any) -> bool:
-    """Return whether the page's signals are had without running foreign code."""
+    """Return whether reading the page's signals runs none of the connector's code."""
     return isinstance(result, SyncResult) and isinstance(result.signals, list | tuple)
-
-
-class Threads:
-    """Threads of one attempt; they cannot be stopped, and never hold up an exit."""
-
-    def __init__(self, on_idle: Callable[[], None]) -> None:
-        self.alive = 0
-        self._on_idle = on_idle
-
-    async def run(self, function: Callable[[], T]) -> T:
-        """Return what the function returns, called in a thread of its own."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
-
-        def deliver(result: T | None, error: BaseException | None) -> None:
-            self.alive -= 1
-            if not done.done():
-                done.set_result((result, error))
-            if not self.alive:
-                self._on_idle()
-
-        def work() -> None:
-            result: T | None = None
-            failure: BaseException | None = None
-            try:
-                result = function()
-            except BaseException as error:
-                failure = error
-            with contextlib.suppress(RuntimeError):  # the loop has closed; nobody waits any more
-                loop.call_soon_threadsafe(deliver, result, failure)
-
-        context = contextvars.copy_context()
-        threading.Thread(
-            target=context.run, args=(work,), daemon=True, name="syncline-connector"
-        ).start()
-        self.alive += 1
-        result, failure = await done
-        if failure is not None:
-            raise failure
-        return result  # type: ignore[return-value]  # without a failure there is a result

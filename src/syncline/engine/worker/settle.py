@@ -1,5 +1,4 @@
-"""Settle attempts: one transaction closes the jobs, stores their signals, keeps their cursors,
-moves their connections and queues what comes next; or none of it."""
+"""Settle attempts in one transaction: close jobs, store signals and cursors, queue follow-ups."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from syncline.clock import Clock, Dice, new_id
+from syncline.clock import new_id
+from syncline.engine.context import EngineContext
 from syncline.model import ConnectionStatus, JobStatus, JobType
 from syncline.policy.outcome import (
     Cancelled,
@@ -22,10 +22,10 @@ from syncline.policy.outcome import (
     judge,
 )
 from syncline.sdk.page import Page
-from syncline.settings import ExecutorSettings, Settings
+from syncline.settings import ExecutorSettings
 from syncline.store.data import connections, signals
 from syncline.store.data.connections import Progress
-from syncline.store.pool import Pool, Transaction, expect
+from syncline.store.pool import Transaction, expect
 from syncline.store.queue import jobs
 from syncline.store.queue.claims import Claim
 from syncline.store.queue.jobs import Closing, FollowUp, RerunRequest
@@ -37,7 +37,7 @@ MOST_ATTEMPTS, MOST_LAPSES = 2**31 - 1, 2**15 - 1  # what their columns hold
 
 @dataclass(slots=True)
 class Settlement:
-    """An attempt to be settled, and, once judged and written, what became of it."""
+    """An attempt to be settled; once it is written, also what came of it."""
 
     claim: Claim
     ending: Ending
@@ -46,108 +46,118 @@ class Settlement:
     rerun: RerunRequest | None = None
     follow_ups: list[FollowUp] = field(default_factory=list)
     cursor_was_moved: bool = False  # by somebody else, while the attempt went on
-    is_held: bool = False  # its rows were, by somebody else: nothing was written for it yet
+    is_blocked: bool = False  # somebody else holds its rows: nothing was written for it yet
     settled_at: datetime | None = None
-    completed_at: datetime | None = None  # where it is the connection's first completion
+    closing: Closing | None = None  # what is written on the job
 
     @property
     def wait(self) -> timedelta | None:
-        """How long the job has to wait for its next attempt, where it has to."""
+        """How long the job waits for its next attempt; None if it does not wait."""
         if isinstance(self.outcome, Retry) and self.outcome.retry_after and self.settled_at:
             return self.outcome.retry_after - self.settled_at
         return None
 
     @property
+    def first_completed_at(self) -> datetime | None:
+        """When the connection completed its first run, if this is it."""
+        closing, claim = self.closing, self.claim
+        if closing is None or not claim.is_first or claim.job_type != JobType.INCREMENTAL:
+            return None
+        return closing.finished_at if closing.counts_as_last else None
+
+    @property
     def is_fenced(self) -> bool:
-        """Whether the job was no longer ours, so that nothing was written for it."""
+        """Whether the job was no longer ours, so nothing was written for it."""
         return self.rerun is None
 
 
 class Settler:
-    def __init__(self, pool: Pool, settings: Settings, clock: Clock, dice: Dice) -> None:
-        self._pool = pool
-        self._settings = settings
-        self._clock = clock
-        self._dice = dice
+    """Writes what attempts came to."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._pool = context.pool
+        self._settings = context.settings
+        self._clock = context.clock
+        self._dice = context.dice
 
     @property
     def server_answered_at(self) -> float:
-        """When the server last did what was asked of it, by this process's clock."""
+        """When the server last answered, by this process's clock."""
         return self._pool.answered_at
 
     async def settle(self, group: Sequence[Settlement], *, lock_jobs: bool = False) -> None:
         """Settle attempts of different connections in one transaction.
 
-        It waits for nobody's lock on a connection: an attempt whose connection somebody holds is
-        marked as held, and has to be settled later. With `lock_jobs` the same goes for jobs, for
-        one statement more.
+        It waits for nobody's lock on a connection. An attempt whose connection somebody else holds
+        is marked as blocked, and must be settled later. With `lock_jobs` the same goes for jobs,
+        for one statement more.
         """
         async with self._pool.transaction() as tx:
             await self._settle_in(tx, group, lock_jobs=lock_jobs)
 
     async def settle_retrying(self, group: Sequence[Settlement]) -> None:
-        """Settle as above, waiting for nobody's lock, again while the error is a passing one."""
+        """Settle as above with `lock_jobs`, and try again after passing errors."""
         await self._pool.retrying(lambda tx: self._settle_in(tx, group, lock_jobs=True))
 
-    async def settle_empty(self, held: Sequence[Claim]) -> set[UUID]:
-        """Close jobs whose pages are empty, and return those that there is more to do for.
+    async def settle_empty(self, empty: Sequence[Claim]) -> set[UUID]:
+        """Close jobs whose pages are empty; return the ids of those that need a full settle.
 
-        Such a run touches nothing but its job, so no connection need be locked for it.
+        Such a run touches nothing but its job, so its connection is not locked.
         """
-        ids, tokens = [claim.id for claim in held], [claim.lease_token for claim in held]
+        ids, tokens = [claim.id for claim in empty], [claim.lease_token for claim in empty]
         async with self._pool.statement() as tx:
             return await jobs.close_empty(tx, ids, tokens, now=self._clock.instant())
 
     async def _settle_in(
         self, tx: Transaction, group: Sequence[Settlement], *, lock_jobs: bool
     ) -> None:
-        locked, held_elsewhere = await connections.lock_free(
+        locked, blocked = await connections.lock_free(
             tx, [one.claim.connection_id for one in group]
         )
         if lock_jobs:
-            held_elsewhere |= await jobs.lock_free(tx, [one.claim.id for one in group])
+            blocked |= await jobs.lock_free(tx, [one.claim.id for one in group])
         now = await self._clock.now(tx)
         for one in group:
-            one.is_held = not held_elsewhere.isdisjoint((one.claim.connection_id, one.claim.id))
-        present = [one for one in group if one.claim.connection_id in locked and not one.is_held]
-        for one in present:
+            one.is_blocked = not blocked.isdisjoint((one.claim.connection_id, one.claim.id))
+        free = [one for one in group if one.claim.connection_id in locked and not one.is_blocked]
+        for one in free:
             one.settled_at, one.outcome = now, self._judge(one, now)
             one.connection_is_active = locked[one.claim.connection_id].status == ACTIVE
             one.follow_ups, one.cursor_was_moved = [], False
-        reruns = await jobs.close(tx, [close_job(one, now) for one in present])
+            one.closing = closed_job(one, now)
+        reruns = await jobs.close(tx, [one.closing for one in free if one.closing])
         for one in group:
-            one.rerun = reruns.get(one.claim.id)  # none where it is held; it is judged later
-        held = [one for one in present if not one.is_fenced]
-        await self._store_pages(tx, held, now)
-        await _move_connections(tx, held, now)
-        await _queue_follow_ups(tx, held, now)
+            one.rerun = reruns.get(one.claim.id)  # a blocked one is judged later
+        ours = [one for one in free if not one.is_fenced]
+        await self._store_pages(tx, ours, now)
+        await _move_connections(tx, ours, now)
+        await _queue_follow_ups(tx, ours, now)
 
     async def _store_pages(
-        self, tx: Transaction, held: Sequence[Settlement], now: datetime
+        self, tx: Transaction, ours: Sequence[Settlement], now: datetime
     ) -> None:
         columns = signals.Columns()
         progress: list[Progress] = []
-        for one in held:
+        for one in ours:
             claim, cursor = one.claim, None
             if isinstance(one.outcome, Succeeded):
                 page = one.outcome.page
                 columns.add(claim, page, [new_id() for _ in range(page.signal_count)])
                 cursor = page.next_cursor
-            if cursor is not None or one.completed_at is not None:
-                overwrites = overwrites_cursor(claim, self._settings.executor)
+            if cursor is not None or one.first_completed_at is not None:
                 progress.append(
                     Progress(
                         claim.connection_id,
                         cursor,
-                        claim.stored_cursor,
-                        overwrites,
-                        one.completed_at,
+                        replaces=claim.stored_cursor,
+                        overwrites=overwrites_cursor(claim, self._settings.executor),
+                        finished_at=one.first_completed_at,
                     )
                 )
         if columns.ids:
             await signals.insert(tx, columns)
         moved = await connections.save_progress(tx, progress, now=now) if progress else set()
-        for one in held:
+        for one in ours:
             one.cursor_was_moved = one.claim.connection_id in moved
 
     def _judge(self, one: Settlement, now: datetime) -> Outcome:
@@ -168,15 +178,15 @@ class Settler:
 
 
 def overwrites_cursor(claim: Claim, settings: ExecutorSettings) -> bool:
-    """Return whether a page's cursor counts, whoever moved the stored one meanwhile.
+    """Return whether a page's cursor replaces the stored one, whoever moved that meanwhile.
 
-    Where types run side by side, an incremental sync may do so during a full one, which wins.
+    Where job types run side by side, an incremental sync may move it during a full one, which wins.
     """
     return claim.job_type == JobType.FULL and settings.single_flight == "job_type"
 
 
-def close_job(one: Settlement, now: datetime) -> Closing:
-    """Return the row that the outcome leaves behind."""
+def closed_job(one: Settlement, now: datetime) -> Closing:
+    """Return the columns that the outcome leaves on the job."""
     claim = one.claim
     closing = Closing(claim.id, claim.lease_token, JobStatus.QUEUED, claim.attempts)
     match one.outcome:
@@ -186,10 +196,8 @@ def close_job(one: Settlement, now: datetime) -> Closing:
             closing.attempts = min(claim.attempts + 1, MOST_ATTEMPTS)
             closing.error, closing.retry_after, closing.lapses = error, retry_after, lapses
         case Failed(error, lapses=lapses):
-            closing.status, closing.attempts = (
-                JobStatus.FAILED,
-                min(claim.attempts + 1, MOST_ATTEMPTS),
-            )
+            closing.status = JobStatus.FAILED
+            closing.attempts = min(claim.attempts + 1, MOST_ATTEMPTS)
             closing.error, closing.lapses = error, min(lapses, MOST_LAPSES)
         case Released():
             closing.lapses = claim.lapses
@@ -200,15 +208,13 @@ def close_job(one: Settlement, now: datetime) -> Closing:
         closing.status, closing.retry_after = JobStatus.CANCELLED, None
     if closing.status != JobStatus.QUEUED:
         closing.finished_at = now
-    completes = closing.counts_as_last and claim.job_type == JobType.INCREMENTAL
-    one.completed_at = closing.finished_at if completes and claim.is_first else None
     return closing
 
 
-async def _move_connections(tx: Transaction, held: Sequence[Settlement], now: datetime) -> None:
-    """Take connections out of `active` whose job ended for good, with their queued jobs."""
+async def _move_connections(tx: Transaction, ours: Sequence[Settlement], now: datetime) -> None:
+    """Take connections out of `active` whose job failed for good, and cancel their queued jobs."""
     moves: list[tuple[UUID, str, str | None]] = []
-    for one in held:
+    for one in ours:
         match one.outcome:
             case Failed(connection_status=status) if status and one.connection_is_active:
                 reason = json.dumps(_reason(one, one.outcome, now))
@@ -217,32 +223,32 @@ async def _move_connections(tx: Transaction, held: Sequence[Settlement], now: da
     if moves:
         expect(await connections.set_status(tx, moves, now=now), len(moves), "statuses")
         await jobs.cancel_queued(tx, [move[0] for move in moves], now=now)
-    afresh = [one.claim.connection_id for one in held if _needs_a_fresh_look(one, now)]
-    if afresh:
-        await connections.check_now(tx, afresh)
+    earlier = [one.claim.connection_id for one in ours if _may_be_due_earlier(one, now)]
+    if earlier:
+        await connections.check_now(tx, earlier)
 
 
-def _needs_a_fresh_look(one: Settlement, now: datetime) -> bool:
-    """Return whether the next slot may come before the tick would look.
+def _may_be_due_earlier(one: Settlement, now: datetime) -> bool:
+    """Return whether the next slot may come before the tick's next check.
 
-    The tick looks one interval after the slot. A job that was pulled forward and ended before its
-    slot, or that was cancelled unrun, makes the next one due earlier.
+    The tick checks one interval after the slot. A job that was pulled forward and ended before its
+    slot, or that was cancelled before it ran, makes the next one due earlier.
     """
     before_its_slot = one.claim.slot_ahead is not None and now < one.claim.slot_ahead
     return before_its_slot or isinstance(one.outcome, Cancelled)
 
 
-async def _queue_follow_ups(tx: Transaction, held: Sequence[Settlement], now: datetime) -> None:
-    for one in held:
+async def _queue_follow_ups(tx: Transaction, ours: Sequence[Settlement], now: datetime) -> None:
+    for one in ours:
         one.follow_ups = list(_follow_ups(one))
-    follow_ups = [job for one in held for job in one.follow_ups]
+    follow_ups = [job for one in ours for job in one.follow_ups]
     if follow_ups:
         touched = await jobs.enqueue_follow_ups(tx, follow_ups, now=now)
         expect(touched, len(follow_ups), "follow-ups")
 
 
 def _follow_ups(one: Settlement) -> list[FollowUp]:
-    """Return what is to be queued next: the rest of the pages, and the one more asked for."""
+    """Return the jobs to queue next: one for the rest of the pages, one for a requested rerun."""
     claim, rerun = one.claim, one.rerun
     jobs_by_type: dict[str, FollowUp] = {}
     if isinstance(one.outcome, Succeeded) and one.outcome.page.has_more:
@@ -250,19 +256,19 @@ def _follow_ups(one: Settlement) -> list[FollowUp]:
             one,
             JobType.INCREMENTAL,
             claim.priority,
-            # Whoever moved the stored cursor meanwhile said where to go on.
+            # Somebody who moved the stored cursor meanwhile decided where to go on.
             None if one.cursor_was_moved else one.outcome.page.next_cursor,
         )
     ended = isinstance(one.outcome, Succeeded) or (
         isinstance(one.outcome, Failed) and one.connection_is_active
     )
     if ended and rerun is not None and rerun.priority is not None:
-        again = _follow_up(one, claim.job_type, rerun.priority, rerun.cursor)
+        next_job = _follow_up(one, claim.job_type, rerun.priority, rerun.cursor)
         if more := jobs_by_type.get(claim.job_type):
-            # A cursor left by a full pass is the one that is behind; it leads to both ends.
-            again.cursor = again.cursor or more.cursor
-            again.priority = max(again.priority, more.priority)
-        jobs_by_type[claim.job_type] = again
+            # The cursor of a full pass is behind the other; from there both are reached.
+            next_job.cursor = next_job.cursor or more.cursor
+            next_job.priority = max(next_job.priority, more.priority)
+        jobs_by_type[claim.job_type] = next_job
     return list(jobs_by_type.values())
 
 

@@ -1,13 +1,14 @@
-"""Settle what has ended, many runs at a time, tell what came of it, and give the slots back."""
+"""Settle runs that have ended, many at a time."""
 
 import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from syncline.clock import monotonic, pause
-from syncline.engine.worker.runs import Run, Runs
 from syncline.engine.worker.settle import Settlement, Settler
 from syncline.engine.worker.settle_retry import SettleRetry, describe_refusal
 from syncline.errors import ContractError
@@ -16,102 +17,115 @@ from syncline.sdk.page import NOTHING_NEW, Page
 from syncline.store.pool import is_held, is_timeout, lies_in_rows
 from syncline.telemetry.engine import FailedAttempt, Telemetry
 
-LANES = 2
+if TYPE_CHECKING:
+    from syncline.engine.worker.runs import Run
+
+SETTLE_TASKS = 2
 LARGEST_GROUP = 1000  # jobs settled together
 LARGEST_EMPTY_GROUP = 2000
-STUCK_SECONDS = 0.25  # a close of empty runs that takes longer is waiting for somebody
+STUCK_SECONDS = 0.25  # a close of empty runs that takes longer waits for somebody's lock
 LARGEST_GROUP_SIGNALS = 20_000
-LARGEST_GROUP_BYTES = 8_000_000  # of payloads; a page beyond that has a lane of its own
-HELD_PAUSE_SECONDS, LONGEST_HELD_PAUSE_SECONDS = 0.1, 2.0
+LARGEST_GROUP_BYTES = 8_000_000  # of payloads; a larger page is settled alone
+BLOCKED_PAUSE_SECONDS, LONGEST_BLOCKED_PAUSE_SECONDS = 0.1, 2.0
+MAX_BLOCKED_BYTES = 256_000_000  # of pages whose rows somebody else holds
 
 
 class SettleQueue:
-    """Tasks that settle groups of runs, one transaction each.
+    """Runs that wait to be settled, and the tasks that settle them in groups.
 
-    Each kind of trouble has one task, and so one connection to the database: what waits for
-    somebody's lock, what was parted because of a bad row, what is large. The others go on.
+    Each kind of trouble has one task, and so one database connection: runs blocked by somebody
+    else's lock, groups that were split because of a bad row, large pages. The others go on.
     """
 
     def __init__(
         self,
         settler: Settler,
-        runs: Runs,
         telemetry: Telemetry,
         lease_seconds: float,
+        max_blocked_bytes: int = MAX_BLOCKED_BYTES,
     ) -> None:
         self._settler = settler
-        self._runs = runs
-        self._settled = runs.settled
         self._telemetry = telemetry
         self._lease_seconds = lease_seconds
+        self._max_blocked_bytes = max_blocked_bytes
         self._empty: deque[Run] = deque()  # nothing to write but that their jobs succeeded
         self._ended: deque[Run] = deque()  # all others
-        self._large: deque[Run] = deque()  # pages that take their time on a slow link
-        self._parted: deque[Sequence[Run]] = deque()  # of a group that could not be settled whole
-        self._held: list[Run] = []  # whose rows somebody else holds
-        self._lanes: set[asyncio.Task[None]] = set()
-        self._settling_large: set[asyncio.Task[None]] = set()
-        self._settling_parted: set[asyncio.Task[None]] = set()
-        self._settling_held: set[asyncio.Task[None]] = set()
-        self._closing_since: float | None = None  # when the lane that closes empty runs began
-        self.gives_up = False
+        self._large: deque[Run] = deque()
+        self._split: deque[Sequence[Run]] = deque()  # halves of groups that could not be settled
+        self._blocked: list[Run] = []  # somebody else holds their rows; they are tried again
+        self._blocked_bytes: dict[UUID, int] = {}  # by job, from the first block until settled
+        self._ended_tasks = _Tasks(self._settle_ended, SETTLE_TASKS)
+        self._large_task = _Tasks(self._settle_large)
+        self._split_task = _Tasks(self._settle_split)
+        self._blocked_task = _Tasks(self._settle_blocked)
+        self._closing_since: float | None = None  # when the current close of empty runs began
+        self._has_given_up = False
         self.trouble: str | None = None  # why nothing could be stored the last time
 
-    def take(self, run: Run) -> None:
-        """Settle a run that has ended, as soon as there is a lane for it."""
+    def put(self, run: "Run") -> None:
+        """Settle a run that has ended, as soon as a task is free for it."""
         page = run.ending if isinstance(run.ending, Page) else None
         if page is not None and page.payload_bytes > LARGEST_GROUP_BYTES:
             self._large.append(run)
-            self._go_on(self._settle_large, self._settling_large)
+            self._large_task.start()
             return
         is_empty = page is not None and page.is_empty and not run.claim.is_first
         (self._empty if is_empty else self._ended).append(run)
         if not (is_empty and self._is_closing(run.ended)):
-            self._go_on(self._settle_ended, self._lanes, LANES)
+            self._ended_tasks.start()
+
+    @property
+    def blocked(self) -> int:
+        """How many runs wait for somebody else's lock."""
+        return len(self._blocked_bytes)
+
+    @property
+    def excused(self) -> int:
+        """How many runs wait without being late: the blocked ones, while their pages are small."""
+        is_small = sum(self._blocked_bytes.values()) <= self._max_blocked_bytes
+        return self.blocked if is_small else 0
+
+    def give_up(self) -> None:
+        """Settle nothing more: the process ends, and the reaper gets what is left."""
+        self._has_given_up = True
+
+    def resume(self) -> None:
+        self._has_given_up = False
 
     def _is_closing(self, now: float) -> bool:
-        """Whether a lane closes empty runs, and will soon come for the few that wait.
+        """Return whether a task closes empty runs, and will soon come for the few that wait.
 
-        They are left to it: two would get in each other's way within the database (36 µs of it
-        for a run instead of 32), and find half as many to close at once.
+        They are left to it. Two such tasks get in each other's way within the database (36 µs of
+        it for a run instead of 32), and find half as many to close at once.
         """
         if self._closing_since is None or len(self._empty) >= LARGEST_EMPTY_GROUP:
             return False
         return now - self._closing_since < STUCK_SECONDS
 
-    def _go_on(
-        self,
-        work: Callable[[], Coroutine[None, None, None]],
-        tasks: "set[asyncio.Task[None]]",
-        most: int = 1,
-    ) -> None:
-        if len(tasks) < most:
-            task = asyncio.get_running_loop().create_task(work())
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
     async def _settle_ended(self) -> None:
-        """Settle what has ended, a group at a time, those first that wait longest."""
+        """Settle one group after the other; the runs that wait longest come first."""
         while True:
             empty = self._empty if not self._is_closing(monotonic()) else ()
             if empty and not (self._ended and self._ended[0].ended < empty[0].ended):
                 await self._settle_empty()
             elif self._ended:
                 # While somebody holds rows, the next group must not wait for his lock in its turn.
-                await self._settle(self._take_group(), lock_jobs=self._runs.held > 0)
+                await self._settle(self._take_group(), lock_jobs=self.blocked > 0)
             else:
                 return
 
     async def _settle_empty(self) -> None:
-        """Settle runs whose pages are empty, at a third of the usual cost; or, if there is more
-        to it, or somebody is in the way, like all others."""
+        """Close the jobs of empty pages, at a third of the usual cost.
+
+        What cannot be closed that way is settled like any other run.
+        """
         size = min(len(self._empty), LARGEST_EMPTY_GROUP)
         group = [self._empty.popleft() for _ in range(size)]
         closed: list[Run] = []
         unclosed = group
         self._closing_since = monotonic()
         try:
-            # Whatever goes wrong, the usual way will meet it again, and tell it.
+            # Whatever goes wrong, the usual way will meet it again, and report it.
             with suppress(Exception), self._telemetry.settle(len(group)):
                 left = await self._settler.settle_empty([run.claim for run in group])
                 closed = [run for run in group if run.claim.id not in left] if left else group
@@ -119,11 +133,11 @@ class SettleQueue:
         finally:
             self._closing_since = None
             self._ended.extend(unclosed)
-        self._tell_succeeded(closed)
-        self._settled(closed)
+        self._record_succeeded(closed)
+        self._finish(closed)
 
-    def _take_group(self) -> list[Run]:
-        """Return runs of different connections, as many as go well into one transaction."""
+    def _take_group(self) -> "list[Run]":
+        """Return runs of different connections, as many as fit into one transaction."""
         group: dict[object, Run] = {}
         put_back: list[Run] = []
         signals = size = 0
@@ -145,40 +159,42 @@ class SettleQueue:
         while self._large:
             await self._settle([self._large.popleft()])
 
-    async def _settle_parted(self) -> None:
-        while self._parted:
-            await self._settle(self._parted.popleft(), lock_jobs=True)
+    async def _settle_split(self) -> None:
+        while self._split:
+            await self._settle(self._split.popleft(), lock_jobs=True)
 
-    async def _settle_held(self) -> None:
-        """Try again, every now and then, to settle what somebody else's transaction holds up."""
-        wait = HELD_PAUSE_SECONDS
-        while self._held and not self.gives_up:
+    async def _settle_blocked(self) -> None:
+        """Try the blocked runs again from time to time."""
+        wait = BLOCKED_PAUSE_SECONDS
+        while self._blocked and not self._has_given_up:
             await pause(wait)
-            wait = min(2 * wait, LONGEST_HELD_PAUSE_SECONDS)
-            waiting, self._held = self._held, []
+            wait = min(2 * wait, LONGEST_BLOCKED_PAUSE_SECONDS)
+            waiting, self._blocked = self._blocked, []
             group = {run.claim.connection_id: run for run in waiting[:LARGEST_GROUP]}
-            self._held += [run for run in waiting if group.get(run.claim.connection_id) is not run]
+            self._blocked += [
+                run for run in waiting if group.get(run.claim.connection_id) is not run
+            ]
             await self._settle(list(group.values()), lock_jobs=True)
-        self._settled(self._held)  # nobody will come for them any more
-        self._held = []
+        left, self._blocked = self._blocked, []
+        self._finish(left)  # nobody will try them again
 
-    async def _settle(self, group: Sequence[Run], *, lock_jobs: bool = False) -> None:
+    async def _settle(self, group: "Sequence[Run]", *, lock_jobs: bool = False) -> None:
         """Settle runs together, however long the database is away.
 
-        What somebody holds waits apart, and a group with a bad row, or that takes too long, is
-        parted: it holds up its own connection and no other.
+        Blocked runs wait apart. A group with a bad row, or one that takes too long, is split: the
+        trouble then delays its own connection and no other.
         """
         over: Sequence[Run] = group
         try:
             over = await self._settle_together(group, lock_jobs=lock_jobs)
         finally:
             # Whatever went wrong, no slot is lost to it: an unsettled lease lapses.
-            self._settled(over)
+            self._finish(over)
 
-    async def _settle_together(self, group: Sequence[Run], *, lock_jobs: bool) -> Sequence[Run]:
-        """Return the runs that are over; the others are settled elsewhere."""
+    async def _settle_together(self, group: "Sequence[Run]", *, lock_jobs: bool) -> "Sequence[Run]":
+        """Return the runs that are over; the others wait in another part of the queue."""
         retry = SettleRetry(self._lease_seconds)
-        while not self.gives_up:
+        while not self._has_given_up:
             settlements = [Settlement(run.claim, run.ending) for run in group if run.ending]
             try:
                 with self._telemetry.settle(len(group)):
@@ -188,10 +204,10 @@ class SettleQueue:
                     error, server_answered_at=self._settler.server_answered_at
                 )
                 if len(group) > 1 and (lies_in_rows(error) or is_timeout(error) or must_end):
-                    self._part(group)
+                    self._split_in_halves(group)
                     return ()
                 if is_held(error):
-                    self._hold(group)
+                    self._block(group)
                     return ()
                 if not must_end:
                     wait = retry.next_pause_seconds()
@@ -205,51 +221,58 @@ class SettleQueue:
                 return self._take_settled(group, settlements)
         return group
 
-    def _refuse_page(self, run: Run, error: Exception) -> bool:
-        """Tell the job that its page cannot be stored; return whether there was one."""
+    def _refuse_page(self, run: "Run", error: Exception) -> bool:
+        """Let the job fail because its page cannot be stored; return whether there was one."""
         if isinstance(run.ending, Page):
             run.ending = Raised(ContractError(describe_refusal(error)))
             return True
         self._telemetry.loop_failed("settle", error, timedelta())
         return False
 
-    def _part(self, group: Sequence[Run]) -> None:
+    def _split_in_halves(self, group: "Sequence[Run]") -> None:
         middle = len(group) // 2
-        self._parted.extend((group[:middle], group[middle:]))
-        self._go_on(self._settle_parted, self._settling_parted)
+        self._split.extend((group[:middle], group[middle:]))
+        self._split_task.start()
 
-    def _hold(self, runs: Iterable[Run]) -> None:
+    def _block(self, runs: "Iterable[Run]") -> None:
+        """Let runs wait for somebody else's lock."""
         for run in runs:
-            self._runs.hold(run)
-            self._held.append(run)
-        self._go_on(self._settle_held, self._settling_held)
+            page = run.ending if isinstance(run.ending, Page) else NOTHING_NEW
+            self._blocked_bytes[run.claim.id] = page.payload_bytes
+            self._blocked.append(run)
+            run.blocked()
+        self._blocked_task.start()
+
+    def _finish(self, runs: "Iterable[Run]") -> None:
+        for run in runs:
+            if self._blocked_bytes:
+                self._blocked_bytes.pop(run.claim.id, None)
+            run.settled()
 
     def _take_settled(
-        self, group: Sequence[Run], settlements: Sequence[Settlement]
-    ) -> Sequence[Run]:
-        held = [run for run, one in zip(group, settlements, strict=True) if one.is_held]
-        if not held:
-            self._tell_settled(group, settlements)
-            return group
-        self._hold(held)
-        pairs = zip(group, settlements, strict=True)
-        settled = [(run, one) for run, one in pairs if not one.is_held]
-        self._tell_settled([run for run, _ in settled], [one for _, one in settled])
-        return [run for run, _ in settled]
+        self, group: "Sequence[Run]", settlements: Sequence[Settlement]
+    ) -> "Sequence[Run]":
+        pairs = list(zip(group, settlements, strict=True))
+        blocked = [run for run, one in pairs if one.is_blocked]
+        if blocked:
+            self._block(blocked)
+            pairs = [(run, one) for run, one in pairs if not one.is_blocked]
+        self._record_settled(pairs)
+        return [run for run, _ in pairs]
 
-    def _tell_settled(self, group: Sequence[Run], settlements: Sequence[Settlement]) -> None:
-        """Tell what was written."""
+    def _record_settled(self, pairs: "Sequence[tuple[Run, Settlement]]") -> None:
         succeeded = []
-        for run, one in zip(group, settlements, strict=True):
+        for run, one in pairs:
             if isinstance(one.outcome, Succeeded) and not one.is_fenced:
                 succeeded.append(run)
             else:
                 run.is_lost = one.is_fenced
-                tell_unsuccessful(self._telemetry, one, timedelta(seconds=run.ended - run.began))
-        self._tell_succeeded(succeeded)
+                duration = timedelta(seconds=run.ended - run.began)
+                record_unsuccessful(self._telemetry, one, duration)
+        self._record_succeeded(succeeded)
 
-    def _tell_succeeded(self, group: Sequence[Run]) -> None:
-        """Tell of runs that brought a page, those of a provider together."""
+    def _record_succeeded(self, group: "Sequence[Run]") -> None:
+        """Record runs that brought a page, those of one provider together."""
         durations: dict[str, list[float]] = defaultdict(list)
         signals: Counter[str] = Counter()
         for run in group:
@@ -260,8 +283,8 @@ class SettleQueue:
             self._telemetry.runs_succeeded(provider, seconds, signals=signals[provider])
 
 
-def tell_unsuccessful(telemetry: Telemetry, one: Settlement, took: timedelta) -> None:
-    """Tell of an attempt that brought nothing."""
+def record_unsuccessful(telemetry: Telemetry, one: Settlement, duration: timedelta) -> None:
+    """Record an attempt that brought no page."""
     provider = one.claim.provider_slug
     if one.is_fenced:
         telemetry.job_fenced(provider)
@@ -279,10 +302,26 @@ def tell_unsuccessful(telemetry: Telemetry, one: Settlement, took: timedelta) ->
                     wait=wait,
                 )
             )
-            telemetry.run_finished(provider, "failed", took)
+            telemetry.run_finished(provider, "failed", duration)
             if error_class == "RateLimited" and wait is not None:
                 telemetry.rate_limited(provider, wait)
         case Released():
             telemetry.job_released(provider)
         case Cancelled():
             telemetry.job_cancelled(provider)
+
+
+class _Tasks:
+    """At most so many tasks that do the same work until nothing of it is left."""
+
+    def __init__(self, work: Callable[[], Coroutine[None, None, None]], most: int = 1) -> None:
+        self._work = work
+        self._most = most
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Start another task, unless there are enough."""
+        if len(self._running) < self._most:
+            task = asyncio.get_running_loop().create_task(self._work())
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)

@@ -1,4 +1,4 @@
-"""How long something that has to be stored is tried again, and when that is given up."""
+"""How long a settle is tried again, and when to give up."""
 
 from syncline.clock import monotonic
 from syncline.store.pool import (
@@ -14,7 +14,7 @@ MOST_TIMEOUTS = 3  # of one page, while the server answers others
 
 
 class SettleRetry:
-    """Counts the failures of one piece of work, and says which of them is the last."""
+    """Counts the failures of one settle, and says which of them is the last."""
 
     def __init__(self, lease_seconds: float) -> None:
         self._lease_seconds = lease_seconds
@@ -23,11 +23,12 @@ class SettleRetry:
         self._pause = FIRST_PAUSE_SECONDS / 2
 
     def must_end(self, error: BaseException, *, server_answered_at: float) -> bool:
-        """Return whether to try again is in vain.
+        """Return whether another try is pointless.
 
-        A value that cannot be stored never will be. A server that is away comes back, so that costs
-        time only; one that answers others, but not this, was asked for too much. What is unknown,
-        and a write that finds other rows than it should, is tried for as long as a lease lasts.
+        A value that cannot be stored never will be. A server that is away comes back, so that
+        costs time only. If it answers others but not this, the statement is too large. An unknown
+        error, or a write that touches other rows than it should, is tried for as long as a lease
+        lasts.
         """
         now = monotonic()
         if self._failing_since is None:
@@ -46,10 +47,10 @@ class SettleRetry:
 
 
 def describe_refusal(error: BaseException) -> str:
-    """Return what a job is told whose page could not be stored."""
+    """Return the error of a job whose page could not be stored."""
     if is_timeout(error):
         return (
-            f"the page could not be stored: the database did not take it within "
-            f"{COMMAND_TIMEOUT_SECONDS:g} s, {MOST_TIMEOUTS} times; return smaller pages"
+            f"the page could not be stored: the database timed out {MOST_TIMEOUTS} times "
+            f"({COMMAND_TIMEOUT_SECONDS:g} s each); return smaller pages"
         )
     return f"the page could not be stored: {error}"

@@ -1,10 +1,10 @@
-"""Streams: a connector that yields pages; each is committed before it is asked for the next.
+"""Streams: a connector yields pages, and each is committed before the next is asked for.
 
-A page commits in one transaction with its signals and its cursor, which becomes the job's own as
-well. Whatever ends the run, the pages before are kept, and the next attempt goes on after them.
+A page commits in one transaction with its signals and its cursor, which also becomes the job's
+own. Whatever ends the run, the earlier pages are kept, and the next attempt goes on after them.
 
 A database may lose its last commits: a standby that lagged is promoted, or the server crashes with
-asynchronous commit. So each page commits only on top of the one before it; where that one is gone,
+asynchronous commit. So each page commits only on top of the one before it. If that one is gone,
 the run ends, and the next attempt starts from what is stored.
 """
 
@@ -17,7 +17,8 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from syncline.clock import Clock, monotonic, new_id, pause
+from syncline.clock import monotonic, new_id, pause
+from syncline.engine.context import EngineContext
 from syncline.engine.worker.attempt import PageChecker, PageStream
 from syncline.engine.worker.runs import Run, Runs
 from syncline.engine.worker.settle import ACTIVE, overwrites_cursor
@@ -25,38 +26,28 @@ from syncline.engine.worker.settle_retry import SettleRetry, describe_refusal
 from syncline.errors import ContractError
 from syncline.policy.outcome import Interrupted
 from syncline.sdk.page import Page
-from syncline.settings import ExecutorSettings
 from syncline.store.data import connections, signals
 from syncline.store.data.connections import Progress
-from syncline.store.pool import Pool, RowHeld, Transaction
+from syncline.store.pool import RowHeld, Transaction
 from syncline.store.queue import jobs
 from syncline.store.queue.jobs import NewPage
-from syncline.telemetry.engine import Telemetry
 
 
 class Streams:
     """Takes pages from connectors that stream, no faster than they can be committed."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        settings: ExecutorSettings,
-        clock: Clock,
-        runs: Runs,
-        checker: PageChecker,
-        telemetry: Telemetry,
-    ) -> None:
-        self._pool = pool
-        self._settings = settings
-        self._checker = checker
-        self._clock = clock
+    def __init__(self, context: EngineContext, runs: Runs, checker: PageChecker) -> None:
+        self._pool = context.pool
+        self._settings = context.settings.executor
+        self._clock = context.clock
+        self._telemetry = context.telemetry
         self._runs = runs
-        self._telemetry = telemetry
+        self._checker = checker
 
     async def follow(self, run: Run, stream: PageStream) -> Page | Interrupted:
         """Commit page after page; return what is left to settle.
 
-        After the last page that is nothing but its follow-up, where it has more.
+        After the last page only its follow-up is left, if it has more.
         """
         rest, cursor = Page(), stream.cursor
         async with _closing(stream.results) as results:
@@ -67,15 +58,15 @@ class Streams:
                     return ending
                 rest = Page(next_cursor=page.next_cursor, has_more=page.has_more)
                 if page.next_cursor is not None:
-                    # Read again from its text: the connector may go on changing its own object.
+                    # Read from its text: the connector may go on changing its own object.
                     cursor = json.loads(page.next_cursor)
-                del result, page  # the connector needs the room for the next one
+                del result, page  # free the memory before the next page
         return rest if rest.has_more else Page()
 
     async def _keep(self, run: Run, page: Page) -> Page | Interrupted | None:
-        """Commit a page of a run; return how the run ends, or None where it goes on."""
+        """Commit a page of a run; return how the run ends, or None if it goes on."""
         if run.ending is not None:
-            return Interrupted()  # it was told to stop, and did not listen
+            return Interrupted()  # it was told to stop, and went on
         run.is_committing = True
         try:
             commit = await self._commit(run, page)
@@ -94,7 +85,7 @@ class Streams:
             case Committed(connection_status, cursor_was_moved):
                 self._telemetry.page_committed(provider, signals=page.signal_count)
                 if cursor_was_moved:
-                    return Page(has_more=True)  # a follow-up starts where somebody said
+                    return Page(has_more=True)  # a follow-up starts at the cursor that somebody set
                 goes_on = connection_status == ACTIVE and not self._runs.is_draining
                 return None if goes_on else Interrupted()
 
@@ -116,7 +107,7 @@ class Streams:
             else:
                 if isinstance(commit, Committed):
                     run.lease_confirmed = asked
-                    run.take_note(commit.progress, page.next_cursor)
+                    run.record_page(commit.progress, page.next_cursor)
                 return commit
             is_repeated = True
             await pause(wait)
@@ -126,17 +117,17 @@ class Streams:
     ) -> "Committed | Refusal":
         """Store a page with its cursor, on top of the page that this run committed before it.
 
-        A commit whose answer was lost is repeated, and must not double what it stored: the job's
-        count of pages tells whether it had come through.
+        A commit whose answer was lost is repeated, and must not store its signals twice: the job's
+        count of pages tells whether the first one came through.
         """
         claim, before = run.claim, run.committed_pages
-        locked, held_elsewhere = await connections.lock_free(tx, [claim.connection_id])
-        if held_elsewhere:
+        locked, blocked = await connections.lock_free(tx, [claim.connection_id])
+        if blocked:
             raise RowHeld(f"somebody else holds connection {claim.connection_id}")
         now = await self._clock.now(tx)
         new_page = NewPage(claim.id, claim.lease_token, page.next_cursor, before)
-        held = await jobs.advance(tx, [new_page], lease_expires_at=now + self._settings.lease)
-        if claim.id not in held:
+        advanced = await jobs.advance(tx, [new_page], lease_expires_at=now + self._settings.lease)
+        if claim.id not in advanced:
             found = await jobs.read_progress(tx, claim.id, claim.lease_token)
             if found is None:
                 return Refusal.FENCED
@@ -157,17 +148,17 @@ class Streams:
             )
             moved = await connections.save_progress(tx, [progress], now=now)
             if moved:
-                # Whatever becomes of this run, the next one starts where somebody said.
+                # Whatever becomes of this run, the next one starts at the cursor somebody set.
                 await jobs.forget_cursors(tx, claim.connection_id)
-        return Committed(locked[claim.connection_id].status, bool(moved), held[claim.id])
+        return Committed(locked[claim.connection_id].status, bool(moved), advanced[claim.id])
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """How a page that was committed left its connection and its job."""
+    """A page was committed: the state of its connection and its job."""
 
     connection_status: str
-    cursor_was_moved: bool  # by somebody else, while the page was fetched: it stays there
+    cursor_was_moved: bool  # by somebody else, while the page was fetched; theirs stays
     progress: jobs.Progress
 
 
@@ -180,7 +171,7 @@ class Refusal(Enum):
 
 @asynccontextmanager
 async def _closing(results: AsyncIterator[Any]) -> AsyncIterator[AsyncIterator[Any]]:
-    """Lend a connector's pages; its own clean-up runs at the end, whatever ended it."""
+    """Close the connector's iterator at the end, so that its own clean-up runs."""
     try:
         yield results
     finally:

@@ -1,29 +1,29 @@
-"""Leases on jobs: claim due ones, renew what runs, take over what lapsed.
+"""Leases on jobs: claim due jobs, renew running ones, take over lapsed ones.
 
-None of these waits for a lock; whatever is locked is somebody else's for now.
+None of these waits for a lock: a locked row is somebody else's for now.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
 from syncline.store.pool import Transaction, seconds_for
 
-POISON_LAPSES = 2  # a job whose lease lapsed so often in a row may be what kills workers
+POISON_LAPSES = 2  # a job whose lease lapsed this often in a row may be what kills its workers
 
 CLAIM = """
-    -- Take due jobs in order, at most one per connection (or per connection and type, $5). Those
-    -- whose lease lapsed twice or more in a row are looked for apart, $4 at most, so that they
-    -- never stand in front of the others. Nor is a connection's job taken while a run of it that
-    -- was cancelled may go on. Without a time of its own ($2) it is the database's now.
-    WITH RECURSIVE lanes (provider_slug, priority, first_at, first_id) AS (
-        -- The providers and priorities that wait, found by hopping along the index, and where each
-        -- begins: what is scheduled for later, or belongs to a provider nobody asked for, is never
-        -- read, and the entries of jobs that were claimed before only once, even where all were
-        -- due at the same instant (to do so twice took 0.4 ms more behind 50 000 of them).
+    -- Take due jobs in order, at most one per connection (or per connection and type, $5). Poison
+    -- jobs, whose lease lapsed twice or more in a row, are found apart, $4 at most, so they never
+    -- stand in front of the others. A job waits while a cancelled run of its connection may still
+    -- go on. Without a given time ($2) the database's now counts.
+    WITH RECURSIVE lines (provider_slug, priority, first_at, first_id) AS (
+        -- One line of jobs per provider and priority, found by hopping along the index, and where
+        -- each begins. Jobs that are scheduled for later, or of other providers, are never read.
+        -- Dead index entries of claimed jobs are read once, even where all were due at the same
+        -- instant (reading them twice took 0.4 ms more behind 50 000 of them).
         SELECT provider.slug, top.priority, top.scheduled_at, top.id
           FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
                SELECT j.priority, j.scheduled_at, j.id FROM {schema}.sync_jobs j
@@ -31,19 +31,19 @@ CLAIM = """
                   AND j.status = 'queued' AND j.retry_after IS NULL
                 ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT 1) top
          UNION ALL
-        SELECT lanes.provider_slug, top.priority, top.scheduled_at, top.id
-          FROM lanes CROSS JOIN LATERAL (
+        SELECT lines.provider_slug, top.priority, top.scheduled_at, top.id
+          FROM lines CROSS JOIN LATERAL (
                SELECT j.priority, j.scheduled_at, j.id FROM {schema}.sync_jobs j
-                WHERE j.provider_slug = lanes.provider_slug AND j.priority < lanes.priority
+                WHERE j.provider_slug = lines.provider_slug AND j.priority < lines.priority
                   AND j.status = 'queued' AND j.retry_after IS NULL
                 ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT 1) top
     ), due AS MATERIALIZED (
-        SELECT ready.* FROM lanes CROSS JOIN LATERAL (
+        SELECT ready.* FROM lines CROSS JOIN LATERAL (
             SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
-             WHERE j.provider_slug = lanes.provider_slug AND j.priority = lanes.priority
+             WHERE j.provider_slug = lines.provider_slug AND j.priority = lines.priority
                AND j.status = 'queued' AND j.retry_after IS NULL AND j.lapses <= 1
-               AND (j.scheduled_at, j.id) >= (lanes.first_at, lanes.first_id)
+               AND (j.scheduled_at, j.id) >= (lines.first_at, lines.first_id)
                AND j.scheduled_at <= coalesce($2::timestamptz, now())
                AND NOT EXISTS (SELECT FROM {schema}.sync_jobs r
                                 WHERE r.connection_id = j.connection_id AND r.status = 'running'
@@ -104,22 +104,24 @@ CLAIM = """
              FROM {schema}.connections WHERE id = picked.connection_id OFFSET 0) c
      WHERE j.id BETWEEN picked.id AND picked.id
  RETURNING picked.place, j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type,
-           j.priority, j.attempts, j.lapses, j.cursor, c.external_id, c.status,
-           -- What is large is read by its own run: 2000 of them in one answer would never arrive.
-           CASE WHEN NOT c.is_large THEN c.config END,
-           CASE WHEN NOT c.is_large THEN c.metadata END,
-           CASE WHEN NOT c.is_large THEN c.metadata #> '{sync,cursor}' END,
+           j.priority, j.attempts, j.lapses, j.cursor, c.external_id,
+           c.status AS connection_status,
+           -- A large one is read by its own run: 2000 of them in one answer would never arrive.
+           CASE WHEN NOT c.is_large THEN c.config END AS config,
+           CASE WHEN NOT c.is_large THEN c.metadata END AS metadata,
+           CASE WHEN NOT c.is_large THEN c.metadata #> '{sync,cursor}' END AS stored_cursor,
            c.is_first, c.has_credentials, c.is_large,
-           -- Seconds, because times take the worker three times as long to read as all the rest.
-           date_part('epoch', j.started_at - greatest(j.scheduled_at, j.retry_after, j.ready_at)),
-           date_part('epoch', j.started_at - j.slot_at),
-           CASE WHEN j.slot_at > j.started_at THEN j.slot_at END
+           -- Seconds, because reading timestamps takes the worker three times as long as the rest.
+           date_part('epoch', j.started_at - greatest(j.scheduled_at, j.retry_after, j.ready_at))
+               AS seconds_due,
+           date_part('epoch', j.started_at - j.slot_at) AS seconds_late,
+           CASE WHEN j.slot_at > j.started_at THEN j.slot_at END AS slot_ahead
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a claim writes: a fresh token, from when it holds, where not from now on, how long."""
+    """Token, start (None means the database's now) and duration."""
 
     token: UUID
     granted_at: datetime | None
@@ -131,7 +133,6 @@ class Claim:
     """A job held under a lease, and the connection it is for; JSON still as text."""
 
     lease_token: UUID
-    place: int
     id: UUID
     tenant_id: str
     provider_slug: str
@@ -143,59 +144,74 @@ class Claim:
     cursor: str | None
     external_id: str
     connection_status: str
-    config: str | None
-    metadata: str | None
-    stored_cursor: str | None  # the connection's, as this run read it or last wrote it
     is_first: bool  # the connection has no stored copy of a completion yet
-    has_credentials: bool
-    is_large: bool  # config, metadata and the stored cursor did not come with the claim
-    seconds_due: float  # how long before its start it was
-    seconds_late: float | None  # how long after its slot it started, where it has one
-    slot_ahead: datetime | None  # its slot, where that is still to come
-    credentials: Any = field(default=None, repr=False)  # sealed; read apart, where there are any
+    slot_ahead: datetime | None  # its slot, if that is still to come
+    # What follows is for a run; a lapsed job does without.
+    place: int = 0  # in the order of the claim
+    config: str | None = None
+    metadata: str | None = None
+    stored_cursor: str | None = None  # the connection's, as this run read it or last wrote it
+    has_credentials: bool = False
+    is_large: bool = False  # config, metadata and the stored cursor did not come with the claim
+    seconds_due: float = 0  # how long it was due before it started
+    seconds_late: float | None = None  # how long after its slot it started; None without a slot
+    credentials: Any = field(default=None, repr=False)  # sealed, and read by a statement of its own
 
 
-async def claim(
-    tx: Transaction,
-    providers: Sequence[str],
-    *,
-    limit: int,
-    poison_jobs: int,
-    flight_by_type: bool,
-    lease: Lease,
-) -> Sequence[Any]:
-    """Return the claimed rows, unread: the next claim may be sent first.
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """Which jobs to claim: of these providers, this many, and this many poison jobs among them."""
 
-    Two claimers that reach for two jobs of one connection at once are told apart by the
-    single-flight index: the loser gets a `LostRace`, and its whole claim is undone.
+    providers: Sequence[str]
+    limit: int
+    poison_jobs: int
+    flight_by_type: bool  # one running job per connection and type, not per connection
+
+
+async def claim(tx: Transaction, request: ClaimRequest, lease: Lease) -> Sequence[Any]:
+    """Return the claimed rows, unread: the next claim may be sent before they are.
+
+    Two claimers may reach for two jobs of one connection at once. The single-flight index lets one
+    win; the other gets a `LostRace`, and its whole claim is undone.
     """
     rows: Sequence[Any] = await tx.fetch(
         CLAIM,
-        providers,
+        request.providers,
         lease.granted_at,
-        limit,
-        poison_jobs,
-        flight_by_type,
+        request.limit,
+        request.poison_jobs,
+        request.flight_by_type,
         lease.token,
         lease.duration,
     )
     return rows
 
 
+def read_claims(rows: Sequence[Any], token: UUID) -> list[Claim]:
+    """Return the claims in the order in which they are to start."""
+    claimed = [Claim(lease_token=token, **row) for row in rows]
+    claimed.sort(key=attrgetter("place"))
+    return claimed
+
+
+def count_poison_jobs(rows: Sequence[Any]) -> int:
+    return sum(row["lapses"] >= POISON_LAPSES for row in rows)
+
+
 MEASURE_CONNECTION = """
-    -- How many bytes the reading of a connection takes; none where it has gone.
+    -- The size of a connection's config and metadata in bytes; no row if it is gone.
     SELECT coalesce(octet_length(config::text), 0) + coalesce(octet_length(metadata::text), 0)
       FROM {schema}.connections WHERE id = $1
 """
 
 READ_CONNECTION = """
-    -- What a claim left out of a large connection.
+    -- The columns of a large connection that its claim left out.
     SELECT config, metadata, metadata #> '{sync,cursor}' FROM {schema}.connections WHERE id = $1
 """
 
 
 async def read_large(tx: Transaction, claim: Claim, *, at_most_seconds: float) -> None:
-    """Complete a claim of a large connection, in the time that a slow link needs for it."""
+    """Complete a claim of a large connection, with the time that a slow link needs."""
     size = await tx.fetchval(MEASURE_CONNECTION, claim.connection_id)
     seconds = min(seconds_for(size or 0), at_most_seconds)
     row = await tx.fetchrow(READ_CONNECTION, claim.connection_id, timeout=seconds)
@@ -205,8 +221,8 @@ async def read_large(tx: Transaction, claim: Claim, *, at_most_seconds: float) -
 
 END_BACKOFFS = """
     -- Let jobs whose wait is over stand in line with the fresh ones, where the claim finds them in
-    -- order. To sort all of them at each claim took too long: of 100,000 that became due together
-    -- after an outage 100 to 450 a second. When the wait ended is kept for the claim's delay.
+    -- order. Sorting them at each claim was too slow: 100 to 450 a second, of 100,000 that became
+    -- due together after an outage. `ready_at` keeps the end of the wait, for the claim's delay.
     WITH ended AS MATERIALIZED (
         SELECT job.* FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
             SELECT id, retry_after FROM {schema}.sync_jobs
@@ -229,19 +245,9 @@ async def end_backoffs(
     return await tx.execute(END_BACKOFFS, providers, now, limit)
 
 
-def read_claims(rows: Sequence[Any], token: UUID) -> list[Claim]:
-    """Return the jobs of claimed rows in the order in which they are to start."""
-    return [Claim(token, *row) for row in sorted(rows, key=itemgetter(0))]
-
-
-def count_poison_jobs(rows: Sequence[Any]) -> int:
-    """Return how many claimed rows may be what kills workers."""
-    return sum(row["lapses"] >= POISON_LAPSES for row in rows)
-
-
 RENEW = """
-    -- Extend leases that are still held, lapsed or not. A job that somebody else is writing keeps
-    -- the lease it has until the next renewal: to wait for it here could deadlock with a settle.
+    -- Extend leases that are still ours, lapsed or not. A job that somebody else is writing keeps
+    -- its lease as it is until the next renewal: waiting for it could deadlock with a settle.
     WITH free AS MATERIALIZED (
         SELECT id FROM {schema}.sync_jobs
          WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])
@@ -259,16 +265,16 @@ RENEW = """
 async def renew(
     tx: Transaction, held: Sequence[tuple[UUID, UUID]], *, expires_at: datetime
 ) -> dict[UUID, bool]:
-    """Return the jobs, of those given with their tokens, that are still ours; was it renewed?"""
+    """Take job ids with their tokens; return the jobs still ours, and whether each was renewed."""
     ids, tokens = zip(*held, strict=True)
     rows = await tx.fetch(RENEW, ids, tokens, expires_at)
     return {row["id"]: row["is_renewed"] for row in rows}
 
 
 CONFIRM_STOPPED = """
-    -- Take note that cancelled runs have stopped, so that their connections' next jobs may start.
-    -- Who cancelled one by plain SQL has left its lease. One that somebody else is writing is left
-    -- until its lease would have ended.
+    -- Note that cancelled runs have stopped, so that the next jobs of their connections may start.
+    -- A job that was cancelled by plain SQL still has its lease. A row that somebody else is
+    -- writing stays as it is until its lease would have ended.
     WITH free AS MATERIALIZED (
         SELECT id FROM {schema}.sync_jobs
          WHERE id = ANY ($1::uuid[]) AND CASE status WHEN 'running' THEN false ELSE true END
@@ -282,14 +288,14 @@ CONFIRM_STOPPED = """
 
 
 async def confirm_stopped(tx: Transaction, stopped: Sequence[tuple[UUID, UUID]]) -> int:
-    """Return how many of these jobs, given with the tokens they ran under, were cancelled."""
+    """Take job ids with their tokens; return how many of the jobs were cancelled."""
     ids, tokens = zip(*stopped, strict=True)
     return await tx.execute(CONFIRM_STOPPED, ids, tokens)
 
 
 TAKE_OVER = """
-    -- Take lapsed leases away from workers that no longer renew them. A running row without a
-    -- lease (no worker of ours left one) is given a lease's time from its start.
+    -- Take lapsed leases from workers that no longer renew them. A running row without a lease,
+    -- which no worker of ours leaves, gets a lease's time from its start.
     WITH lapsed AS MATERIALIZED (
         SELECT id FROM {schema}.sync_jobs
          WHERE status = 'running'
@@ -301,17 +307,15 @@ TAKE_OVER = """
       FROM lapsed JOIN {schema}.sync_jobs old ON old.id = lapsed.id
       JOIN {schema}.connections c ON c.id = old.connection_id
      WHERE j.id = lapsed.id
- RETURNING 0, j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
-           j.attempts, j.lapses, j.cursor, c.external_id, c.status, NULL AS config,
-           NULL AS metadata, NULL AS stored_cursor, c.last_finished_at IS NULL AS is_first,
-           false AS has_credentials, false AS is_large,
-           0::float8, NULL, CASE WHEN j.slot_at > $1 THEN j.slot_at END
+ RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
+           j.attempts, j.lapses, j.cursor, c.external_id, c.status AS connection_status,
+           c.last_finished_at IS NULL AS is_first,
+           CASE WHEN j.slot_at > $1 THEN j.slot_at END AS slot_ahead
 """
 
 
-async def take_over(
-    tx: Transaction, *, limit: int, token: UUID, now: datetime, duration: timedelta
-) -> list[Claim]:
+async def take_over(tx: Transaction, lease: Lease, *, now: datetime, limit: int) -> list[Claim]:
     """Return the jobs whose leases had lapsed, now held under ours."""
-    rows = await tx.fetch(TAKE_OVER, now, now - duration, limit, token, now + duration)
-    return read_claims(rows, token)
+    begun, ends = now - lease.duration, now + lease.duration
+    rows = await tx.fetch(TAKE_OVER, now, begun, limit, lease.token, ends)
+    return read_claims(rows, lease.token)

@@ -1,9 +1,11 @@
-"""The tick's reading and writing: lock what may be due, read it, save what was planned."""
+"""What a tick reads and writes: lock what may be due, read it, save what was planned."""
 
+import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from syncline.policy.schedule import Candidate, Pull, RunPlan, ScheduleRules, StoredSync
@@ -12,8 +14,8 @@ from syncline.text import rfc3339
 
 BEFORE_ALL = UUID(int=0)
 BEGINNING = (datetime(1, 1, 1, tzinfo=UTC), BEFORE_ALL)
-CHAPTER = 100_000  # connections that a walk puts in order at a time
-PAGE = 1000
+CHAPTER = 100_000  # connections that a tick puts in order at a time
+EDITED_AT_ONCE = 1000
 
 
 class Due(NamedTuple):
@@ -24,10 +26,10 @@ class Due(NamedTuple):
 
 
 NEXT_DUE = """
-    -- The next connections that are to be looked at by then. Work in the order of ids finds its
-    -- neighbours on the same pages, of the table and of every index: at half a million connections
-    -- it takes 51 µs of the server for each, and 73 in the order of time.
-    SELECT array_agg(id ORDER BY id) AS ids, max(look_at) AS look_at,
+    -- The next connections that are to be checked by then. In the order of ids, neighbours share
+    -- pages of the table and of every index: at half a million connections each takes the server
+    -- 51 µs, and 73 µs in the order of time.
+    SELECT array_agg(id ORDER BY id) AS ids, max(look_at) AS next_check_at,
            (array_agg(id ORDER BY look_at DESC, id DESC))[1] AS last
       FROM (SELECT look_at, id FROM {schema}.connections
              WHERE status = 'active' AND look_at BETWEEN $2 AND $1 AND (look_at, id) > ($2, $3)
@@ -42,24 +44,32 @@ async def next_due(
     after: tuple[datetime, UUID] | None,
     limit: int = CHAPTER,
 ) -> Due | None:
-    """Return the next chapter of what is to be looked at by then; None where nothing is left."""
+    """Return the next chapter of what is to be checked by then; None if nothing is left."""
     row = await tx.fetchrow(NEXT_DUE, until, *(after or BEGINNING), limit)
-    return Due(row["ids"], (row["look_at"], row["last"])) if row["ids"] else None
+    return Due(row["ids"], (row["next_check_at"], row["last"])) if row["ids"] else None
 
 
 class LockedBatch(NamedTuple):
-    """Connections that are ours to work on, how far they were looked for, if that is all, and
-    those that somebody else works on, or that are due no more."""
+    """Locked ids, last id scanned, whether more remain, ids skipped.
+
+    A connection is skipped if somebody else holds it, or if it is due no more.
+    """
 
     ids: list[UUID]
-    until: UUID
-    more: bool
-    passed_by: Sequence[UUID] = ()
+    last_scanned: UUID
+    has_more: bool
+    skipped: Sequence[UUID] = ()
+
+
+class LockNext(Protocol):
+    """Locks the next connections after an id."""
+
+    async def __call__(self, tx: Transaction, *, after: UUID, limit: int) -> LockedBatch: ...
 
 
 LOCK_DUE = """
-    -- Lock those of these connections that are still due and that nobody else works on; tell them
-    -- only where they are not all of them.
+    -- Lock those of these connections that are still due and that nobody else holds. Return NULL
+    -- if that is all of them, else their ids.
     WITH locked AS MATERIALIZED (
          SELECT id FROM {schema}.connections
           WHERE id = ANY ($1::uuid[]) AND status = 'active' AND look_at <= $2
@@ -71,21 +81,26 @@ LOCK_DUE = """
 """
 
 
-async def lock_due(
-    tx: Transaction, *, among: list[UUID], horizon: datetime, after: UUID, limit: int
-) -> LockedBatch:
-    start = bisect_right(among, after) if after != BEFORE_ALL else 0
-    ids = among[start : start + limit]
-    locked = await tx.fetchval(LOCK_DUE, ids, horizon)
-    passed_by = () if locked is None else sorted(set(ids).difference(locked))
-    return LockedBatch(
-        ids if locked is None else locked, ids[-1], start + limit < len(among), passed_by
-    )
+@dataclass(frozen=True, slots=True)
+class DueConnections:
+    """Connections that may be due by the horizon, in the order of their ids."""
+
+    ids: list[UUID]
+    horizon: datetime
+
+    async def lock(self, tx: Transaction, *, after: UUID, limit: int) -> LockedBatch:
+        """Lock the next ones that are still due and that nobody else holds."""
+        start = bisect_right(self.ids, after) if after != BEFORE_ALL else 0
+        ids, has_more = self.ids[start : start + limit], start + limit < len(self.ids)
+        locked = await tx.fetchval(LOCK_DUE, ids, self.horizon)
+        if locked is None:
+            return LockedBatch(ids, ids[-1], has_more)
+        return LockedBatch(locked, ids[-1], has_more, sorted(set(ids).difference(locked)))
 
 
 BRING_CHECKS_BACK = """
-    -- Look again at connections that were put off for longer than can be: the clock stood ahead.
-    -- They are at the far end of the index; as a rule there are none, and nothing else is read.
+    -- Check connections at once whose check is too far off, because the clock stood ahead. They are
+    -- at the far end of the index; usually there are none, and nothing else is read.
     WITH ahead AS MATERIALIZED (
         SELECT id FROM {schema}.connections WHERE status = 'active' AND look_at > $1
          ORDER BY look_at DESC, id DESC LIMIT $2
@@ -97,11 +112,12 @@ BRING_CHECKS_BACK = """
 
 
 async def bring_checks_back(tx: Transaction, *, after: datetime, limit: int) -> int:
+    """Return how many checks were brought back."""
     return await tx.execute(BRING_CHECKS_BACK, after, limit)
 
 
 LOCK_EDITED = """
-    -- Lock the next connections whose interval was changed since it was last planned with.
+    -- Lock the next connections whose interval has changed since their last plan.
     SELECT id FROM {schema}.connections
      WHERE status = 'active' AND interval_stored IS DISTINCT FROM interval_planned AND id > $1
      ORDER BY id LIMIT $2
@@ -114,7 +130,7 @@ async def lock_edited(tx: Transaction, *, after: UUID, limit: int) -> LockedBatc
 
 
 LOCK_LEFT = """
-    -- Lock the next connections that left active by plain SQL and were not tidied up after.
+    -- Lock the next connections that left active by plain SQL and may still have queued jobs.
     SELECT id FROM {schema}.connections
      WHERE status <> 'active' AND look_at > '0002-01-01 00:00:00+00' AND id > $1
      ORDER BY id LIMIT $2
@@ -132,9 +148,9 @@ def _locked(rows: Sequence[Any], after: UUID, limit: int) -> LockedBatch:
 
 
 READ_CANDIDATES = """
-    -- What the plan of a locked connection needs, in the order of the fields of Candidate. A
-    -- statement of its own: its snapshot begins after the locks were taken, so nothing that
-    -- another process settled is missed.
+    -- What the plan of a locked connection needs, in the order of the fields of Candidate. This is
+    -- a statement of its own, so its snapshot begins after the locks were taken, and sees whatever
+    -- another process settled.
     SELECT c.id, c.tenant_id, c.provider_slug,
            CASE WHEN greatest(c.last_finished_at, done.finished_at) IS NULL
                 THEN c.created_at END AS created_at,
@@ -162,23 +178,23 @@ READ_CANDIDATES = """
 
 
 async def read_candidates(tx: Transaction, ids: Sequence[UUID]) -> Iterator[Candidate]:
-    """Return them one at a time: what is not kept costs the garbage collector nothing."""
+    """Return the candidates one at a time, so that few objects live at once."""
     rows = await tx.fetch(READ_CANDIDATES, ids)
     return (Candidate._make((*row[:6], StoredSync._make(row[6:12]), row[12])) for row in rows)
 
 
 SAVE_PLANS = """
     -- Publish the plans of the jobs just inserted: single keys change, everything else stays. The
-    -- interval planned with is the one that stands there, or the one that mends it. Whoever makes
-    -- a connection active by plain SQL leaves the reason why it was not.
+    -- planned interval is the stored one, or the default that replaces a bad one. The reason of an
+    -- earlier status is cleared, because plain SQL that makes a connection active leaves it.
     UPDATE {schema}.connections c
        SET metadata = jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
                                 {schema}.object_or_empty(c.metadata -> 'sync') || plan.patch),
-           look_at = plan.look_at, last_finished_at = plan.last_finished_at, updated_at = $5,
+           look_at = plan.next_check_at, last_finished_at = plan.last_finished_at, updated_at = $5,
            status_reason = NULL,
            interval_planned = coalesce(plan.patch ->> 'interval_seconds', c.interval_stored)
       FROM unnest($1::uuid[], $2::jsonb[], $3::timestamptz[], $4::timestamptz[])
-           AS plan (id, patch, look_at, last_finished_at)
+           AS plan (id, patch, next_check_at, last_finished_at)
      WHERE c.id = plan.id
 """
 
@@ -195,13 +211,13 @@ async def save_plans(tx: Transaction, plans: Sequence[RunPlan], *, now: datetime
 
 
 def _patch(plan: RunPlan) -> str:
-    # Written by hand, for every connection of every tick; no value can hold a quote.
-    seconds = int(plan.interval.total_seconds()) if plan.repairs_interval else None
-    repair = f', "interval_seconds": {seconds}' if seconds else ""
-    return (
-        f'{{"next_run_at": "{rfc3339(plan.next_run_at)}", '
-        f'"last_jitter_seconds": {plan.jitter_seconds}{repair}}}'
-    )
+    patch: dict[str, Any] = {
+        "next_run_at": rfc3339(plan.next_run_at),
+        "last_jitter_seconds": plan.jitter_seconds,
+    }
+    if plan.repairs_interval:
+        patch["interval_seconds"] = int(plan.interval.total_seconds())
+    return json.dumps(patch)
 
 
 PUBLISH_NEXT_RUNS = """
@@ -219,46 +235,47 @@ async def publish_next_runs(tx: Transaction, pulls: Sequence[Pull], *, now: date
     return await tx.execute(
         PUBLISH_NEXT_RUNS,
         [pull.connection_id for pull in pulls],
-        [f'{{"next_run_at": "{rfc3339(pull.next_run_at)}"}}' for pull in pulls],
+        [json.dumps({"next_run_at": rfc3339(pull.next_run_at)}) for pull in pulls],
         now,
     )
 
 
 CHECK_LATER = """
-    -- Put connections aside that have nothing to schedule now.
+    -- Set the next check of connections that have nothing to schedule now. It was decided with the
+    -- interval that is stored.
     UPDATE {schema}.connections c
-       SET look_at = later.look_at, interval_planned = c.interval_stored, status_reason = NULL
-      FROM unnest($1::uuid[], $2::timestamptz[]) AS later (id, look_at)
+       SET look_at = later.next_check_at, interval_planned = c.interval_stored, status_reason = NULL
+      FROM unnest($1::uuid[], $2::timestamptz[]) AS later (id, next_check_at)
      WHERE c.id = later.id
 """
 
 
-async def check_later(tx: Transaction, later: Sequence[tuple[UUID, datetime]]) -> int:
-    """Set when each connection is looked at next; the interval it has now decided it."""
-    ids, look_at = zip(*later, strict=True)
-    return await tx.execute(CHECK_LATER, ids, look_at)
+async def check_later(tx: Transaction, next_checks: Sequence[tuple[UUID, datetime]]) -> int:
+    """Set when each connection is checked next; return how many were set."""
+    ids, next_check_at = zip(*next_checks, strict=True)
+    return await tx.execute(CHECK_LATER, ids, next_check_at)
 
 
 NEXT_EDITED = """
-    -- The next connections whose interval was changed since it was last planned with.
-    SELECT look_at, id FROM {schema}.connections
+    -- The next connections whose interval has changed since their last plan.
+    SELECT look_at AS next_check_at, id FROM {schema}.connections
      WHERE status = 'active' AND interval_stored IS DISTINCT FROM interval_planned AND id > $1
      ORDER BY id LIMIT $2
 """
 
 
 async def still_edited(tx: Transaction, *, horizon: datetime) -> list[UUID]:
-    """Return the edited ones that a walk passed by and that the one of what is due will not see."""
+    """Return the edited connections that a tick skipped and that are not checked by the horizon."""
     found, last = [], BEFORE_ALL
-    while page := await tx.fetch(NEXT_EDITED, last, PAGE):
-        found += [row["id"] for row in page if row["look_at"] > horizon]
+    while page := await tx.fetch(NEXT_EDITED, last, EDITED_AT_ONCE):
+        found += [row["id"] for row in page if row["next_check_at"] > horizon]
         last = page[-1]["id"]
     return found
 
 
 COUNT_OVERDUE = """
-    -- How many of these have no job although their slot is past. The interval is read as
-    -- policy.schedule reads it; a test holds the two together.
+    -- How many of these have no pending job though their slot is past. The interval is read as
+    -- policy.schedule reads it; a test compares the two.
     SELECT count(*) FROM unnest($1::uuid[]) AS candidate (id)
      CROSS JOIN LATERAL (SELECT interval_stored, last_finished_at
                            FROM {schema}.connections
@@ -283,7 +300,7 @@ COUNT_OVERDUE = """
 async def count_overdue(
     tx: Transaction, ids: Sequence[UUID], rules: ScheduleRules, *, now: datetime
 ) -> int:
-    """Return how many of these connections are active and have no job though their slot is past."""
+    """Return how many of these connections are active and overdue."""
     if not ids:
         return 0
     maximum, default = rules.maximum_interval, rules.default_interval
