@@ -47,7 +47,7 @@ from syncline.store import api_role
 from syncline.store.checks.invariants import BROKEN
 from syncline.store.embedded import EmbeddedPostgres
 from syncline.store.migrate import check_schema, migrate, read_versions
-from syncline.store.pool import Pool, Transaction
+from syncline.store.pool import Pool, SchemaChecks, SessionOptions, Transaction
 from syncline.telemetry.engine import Telemetry
 
 
@@ -230,10 +230,8 @@ class Engine:
                 url,
                 settings.schema,
                 size=size,
-                pgbouncer=settings.pgbouncer,
-                idle_in_transaction=idle,
-                check=check,
-                find_request_role=find_role,
+                options=SessionOptions(settings.pgbouncer, idle),
+                checks=SchemaChecks(check, find_role),
             )
             for size in (settings.pool_size, 1)
         ]

@@ -136,7 +136,7 @@ class Odd:
     ids=lambda garbage: type(garbage).__name__,
 )
 def test_garbage_is_refused_as_a_hint(garbage: Any) -> None:
-    with pytest.raises(ValueError, match="is no number of seconds"):
+    with pytest.raises(ValueError, match="is not a number of seconds"):
         read_hint(garbage)
 
 

@@ -14,10 +14,10 @@ from support.world import World, at
 from syncline import Permanent, RateLimited, SyncError
 from syncline.policy.backoff import Backoff
 from syncline.policy.outcome import (
+    ErrorRecord,
     Failed,
     FailureRules,
     Retry,
-    describe_error,
     judge_failure,
     storable_text,
 )
@@ -99,17 +99,17 @@ def test_text_that_fits_is_kept(text: str) -> None:
 
 
 def test_a_record_says_what_happened() -> None:
-    record = describe_error(
+    record = ErrorRecord(
         "RateLimited",
         "slow down",
         attempt=3,
-        now=NOW,
+        time=NOW,
         hint=timedelta(seconds=90),
         hinted=True,
         details={"status": 429},
     )
 
-    assert json.loads(record) == {
+    assert json.loads(record.to_json()) == {
         "class": "RateLimited",
         "message": "slow down",
         "attempt": 3,
@@ -180,7 +180,7 @@ def test_a_hint_that_is_no_time_is_ignored_and_the_record_says_so() -> None:
     record = json.loads(outcome.error)
     assert "hint" not in record
     assert record["details"]["a"] == 1
-    assert "is no number of seconds" in record["details"]["ignored"]
+    assert "is not a number of seconds" in record["details"]["ignored"]
     assert "\0" not in record["details"]["ignored"]
 
 

@@ -19,6 +19,7 @@ from syncline.policy.outcome import (
     Interrupted,
     Lapsed,
     Outcome,
+    PriorFailures,
     Raised,
     Released,
     Retry,
@@ -167,7 +168,7 @@ def test_a_provider_can_ask_for_a_longer_wait(
 def test_the_roll_jitters_the_wait() -> None:
     rules = FailureRules(Backoff(100, 900, 0.1), None)
 
-    outcome = judge(Raised(Transient()), rules, attempts=0, lapses=0, now=NOW, roll=0.5)
+    outcome = judge(Raised(Transient()), rules, PriorFailures(), now=NOW, roll=0.5)
 
     assert isinstance(outcome, Retry)
     assert outcome.retry_after == NOW + timedelta(seconds=105)
@@ -217,13 +218,13 @@ def _judge(
     ending: Ending, *, attempts: int = 0, lapses: int = 0, max_attempts: int | None = None
 ) -> Outcome:
     rules = FailureRules(BACKOFF, max_attempts)
-    return judge(ending, rules, attempts=attempts, lapses=lapses, now=NOW, roll=0.5)
+    return judge(ending, rules, PriorFailures(attempts, lapses), now=NOW, roll=0.5)
 
 
 def test_a_secret_in_a_message_is_not_stored() -> None:
     error = RuntimeError("GET https://bob:hunter2@api.example/x failed: token=abc123")
     rules = FailureRules(BACKOFF, None)
-    outcome = judge(Raised(error), rules, attempts=0, lapses=0, now=NOW, roll=0.0)
+    outcome = judge(Raised(error), rules, PriorFailures(), now=NOW, roll=0.0)
     assert isinstance(outcome, Retry)
     assert "hunter2" not in outcome.error
     assert "abc123" not in outcome.error

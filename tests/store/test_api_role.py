@@ -15,7 +15,7 @@ from syncline import Engine, Settings
 from syncline.errors import SchemaError
 from syncline.policy.doctor import Verdict
 from syncline.store.api_role import OWN_TENANT, TABLES, role_name
-from syncline.store.pool import Pool
+from syncline.store.pool import Pool, SchemaChecks, SessionOptions
 
 ROLE = "syncline_api"
 OWN_ROWS = [table.name for table in TABLES if table.visible == OWN_TENANT]
@@ -273,7 +273,13 @@ async def opened_pool(url: str, role: str, **options: Any) -> AsyncIterator[Pool
     async def find(_tx: Any) -> str:
         return role
 
-    pool = Pool(url, "syncline", size=1, find_request_role=find, **options)
+    pool = Pool(
+        url,
+        "syncline",
+        size=1,
+        options=SessionOptions(**options),
+        checks=SchemaChecks(find_request_role=find),
+    )
     await pool.open()
     try:
         yield pool

@@ -1,4 +1,4 @@
-"""How long a failed job waits: doubled per prior failure, capped, stretched by a hint, jittered."""
+"""How long a failed job waits: doubled per prior failure, capped, extended by a hint, jittered."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,12 +20,12 @@ class Backoff:
 
     @property
     def longest(self) -> timedelta:
-        """The most that a job can be made to wait, by a provider's hint or without."""
+        """The longest wait, with or without a provider's hint."""
         return max(self.longest_unasked, LONGEST_HINT + LONGEST_HINT * self.jitter_factor)
 
     @property
     def longest_unasked(self) -> timedelta:
-        """The most that a job waits without a hint."""
+        """The longest wait without a hint."""
         capped = timedelta(seconds=self.max_seconds)
         return capped + capped * self.jitter_factor
 
@@ -42,31 +42,31 @@ class Backoff:
 
 
 def read_hint(asked: object) -> timedelta | None:
-    """Return the pause that a provider asked for, a day at most; None where that is none.
+    """Return the wait that a provider asked for, at most a day; None if it asked for none.
 
-    Raises ValueError for what is no length of time.
+    Raises ValueError for a value that is no length of time.
     """
     if asked is None:
         return None
     try:
         seconds = _seconds(asked)
-    except Exception:  # of a class of the connector's own, anything may come
+    except Exception:  # a connector's own class may raise anything
         seconds = None
     if seconds is None or seconds != seconds:  # NaN
-        raise ValueError(f"{_shown(asked)} is no number of seconds")
+        raise ValueError(f"{_shown(asked)} is not a number of seconds")
     if seconds <= 0:
         return None
     return timedelta(seconds=min(seconds, LONGEST_HINT.total_seconds()))
 
 
 def _seconds(asked: object) -> float | None:
-    """Return what a header's text, a number of any kind or a timedelta says in seconds."""
+    """Return a header's text, a number of any kind or a timedelta in seconds."""
     if isinstance(asked, timedelta):
         return asked.total_seconds()
     if isinstance(asked, bool):
         return None
     if isinstance(asked, int):
-        return min(asked, int(LONGEST_HINT.total_seconds()))  # which a float might not hold
+        return min(asked, int(LONGEST_HINT.total_seconds()))  # a float may be too small for it
     if isinstance(asked, str):
         return float(asked) if len(asked) <= LONGEST_NUMBER else None
     if isinstance(asked, float | Decimal | Fraction):

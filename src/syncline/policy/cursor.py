@@ -1,4 +1,4 @@
-"""Which cursor a run starts from. None stands for absent: SQL NULL or JSON null."""
+"""Which cursor a run starts from. None means absent: SQL NULL or JSON null."""
 
 from typing import Any
 

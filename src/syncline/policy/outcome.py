@@ -1,4 +1,4 @@
-"""What an attempt came to, and what it means for the job and its connection."""
+"""What an attempt came to, and what that means for its job and its connection."""
 
 import json
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Ended for good; the connection follows where `connection_status` says so."""
+    """Ended for good; the connection gets `connection_status`, if there is one."""
 
     error: str
     error_class: str
@@ -93,17 +93,25 @@ class FailureRules:
     max_attempts: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class PriorFailures:
+    """What failed before this attempt: attempts in all, and lost leases in a row."""
+
+    attempts: int = 0
+    lapses: int = 0
+
+
 def judge(
-    ending: Ending, rules: FailureRules, *, attempts: int, lapses: int, now: datetime, roll: float
+    ending: Ending, rules: FailureRules, prior: PriorFailures, *, now: datetime, roll: float
 ) -> Outcome:
-    """Return what an attempt came to; `attempts` and `lapses` count those before it."""
+    """Return what an attempt came to."""
     match ending:
         case Page():
             return Succeeded(ending)
         case Raised(error):
-            return judge_failure(error, rules, attempts=attempts, now=now, roll=roll)
+            return judge_failure(error, rules, attempts=prior.attempts, now=now, roll=roll)
         case Lapsed():
-            return judge_lapse(rules.backoff, attempts=attempts, lapses=lapses, now=now, roll=roll)
+            return judge_lapse(rules.backoff, prior, now=now, roll=roll)
         case Interrupted():
             return Released()
         case Unrun():
@@ -115,20 +123,20 @@ def judge(
 def judge_failure(
     error: BaseException, rules: FailureRules, *, attempts: int, now: datetime, roll: float
 ) -> Retry | Failed:
-    """Return what the error of an attempt asks for."""
+    """Return what becomes of a job whose attempt raised this error."""
     kind, message = _kind(error), _message(error)
     hint, ignored = _hint(error)
     hinted = hint is not None and hint >= rules.backoff.exponential(attempts)
-    record = describe_error(
+    record = ErrorRecord(
         kind,
         message,
         attempt=attempts + 1,
-        now=now,
+        time=now,
         hint=hint,
         hinted=hinted,
         details=_attribute(error, "details") if isinstance(error, SyncError) else None,
         ignored=ignored,
-    )
+    ).to_json()
     if isinstance(error, Permanent):
         return Failed(record, kind, ConnectionStatus.ERROR, reason=message)
     if isinstance(error, Unauthorized):
@@ -139,47 +147,50 @@ def judge_failure(
 
 
 def judge_lapse(
-    backoff: Backoff, *, attempts: int, lapses: int, now: datetime, roll: float
+    backoff: Backoff, prior: PriorFailures, *, now: datetime, roll: float
 ) -> Retry | Failed:
-    """Return what a lapsed lease asks for; `lapses` counts those in a row before it."""
-    lapses += 1
+    """Return what becomes of a job whose lease lapsed."""
+    lapses = prior.lapses + 1
     message = f"the worker's lease lapsed ({lapses} in a row)"
-    record = describe_error("LeaseLapsed", message, attempt=attempts + 1, now=now)
+    record = ErrorRecord("LeaseLapsed", message, attempt=prior.attempts + 1, time=now).to_json()
     if lapses >= LAPSES_TO_FAIL:
         return Failed(record, "LeaseLapsed", ConnectionStatus.ERROR, message, lapses)
-    wait = backoff.delay(attempts, roll) if lapses > 1 else timedelta()
+    wait = backoff.delay(prior.attempts, roll) if lapses > 1 else timedelta()
     return Retry(record, "LeaseLapsed", now + wait if wait else None, lapses)
 
 
-def describe_error(
-    kind: str,
-    message: str,
-    *,
-    attempt: int,
-    now: datetime,
-    hint: timedelta | None = None,
-    hinted: bool = False,
-    details: Mapping[str, Any] | None = None,
-    ignored: str | None = None,
-) -> str:
-    """Return the error as it is stored on the job: JSON of at most 4 kB."""
-    record: dict[str, Any] = {
-        "class": kind,
-        "message": message,
-        "attempt": attempt,
-        "time": rfc3339(now),
-    }
-    if hint is not None:
-        record |= {"hint": hint.total_seconds(), "hinted": hinted}
-    if details is not None:
-        record["details"] = _storable_details(details)
-    if ignored is not None:
-        record["details"] = record.get("details", {}) | {"ignored": ignored}
-    return json.dumps(record, ensure_ascii=False)
+@dataclass(frozen=True, slots=True)
+class ErrorRecord:
+    """An error as it is stored on its job."""
+
+    kind: str
+    message: str
+    attempt: int
+    time: datetime
+    hint: timedelta | None = None  # how long the provider asked to wait
+    hinted: bool = False  # whether the hint decided the wait
+    details: Mapping[str, Any] | None = None
+    ignored: str | None = None  # what of the error could not be read
+
+    def to_json(self) -> str:
+        """Return JSON of at most 4 kB."""
+        record: dict[str, Any] = {
+            "class": self.kind,
+            "message": self.message,
+            "attempt": self.attempt,
+            "time": rfc3339(self.time),
+        }
+        if self.hint is not None:
+            record |= {"hint": self.hint.total_seconds(), "hinted": self.hinted}
+        if self.details is not None:
+            record["details"] = _storable_details(self.details)
+        if self.ignored is not None:
+            record["details"] = record.get("details", {}) | {"ignored": self.ignored}
+        return json.dumps(record, ensure_ascii=False)
 
 
 def storable_text(text: str, limit: int) -> str:
-    """Return text without what Postgres cannot hold, cut to a number of bytes as JSON."""
+    """Return text without what Postgres cannot store, cut to a number of bytes as JSON."""
     clean = text[:limit].replace("\0", "�").encode(errors="replace").decode()
     while (excess := len(json.dumps(clean, ensure_ascii=False).encode()) - 2 - limit) > 0:
         clean = clean[: -max(1, excess // 6)]  # no character takes more than six bytes
@@ -187,7 +198,7 @@ def storable_text(text: str, limit: int) -> str:
 
 
 def _hint(error: BaseException) -> tuple[timedelta | None, str | None]:
-    """Return how long the provider asked to wait, or why what it asked for is ignored."""
+    """Return how long the provider asked to wait, or why its hint is ignored."""
     if not isinstance(error, RateLimited):
         return None, None
     try:
@@ -197,7 +208,7 @@ def _hint(error: BaseException) -> tuple[timedelta | None, str | None]:
 
 
 def _attribute(error: BaseException, name: str) -> Any:
-    """Return an attribute of an error, None where a class of the connector's own has none."""
+    """Return an attribute of an error; None if its class has none."""
     try:
         return getattr(error, name, None)
     except Exception:  # a property may raise; the job gets its error all the same

@@ -1,4 +1,4 @@
-"""Database connections and transactions, and which of their errors are worth another try."""
+"""Database sessions and transactions, and which of their errors are worth another try."""
 
 import asyncio
 import copy
@@ -18,16 +18,16 @@ from syncline.store.statements import Statements, quote_name, quote_text
 
 T = TypeVar("T")
 
-# Somebody's open transaction must not hold up what waits for nothing but its own turn. Longer
-# than Postgres takes to tell a deadlock, which says more.
+# Somebody's open transaction must not delay us for long. Longer than Postgres takes to detect a
+# deadlock, which says more.
 LOCK_TIMEOUT_MILLISECONDS = "2000"
-READ_TIMEOUT = timedelta(seconds=5)  # of what is listed for people
+READ_TIMEOUT = timedelta(seconds=5)  # for listings that people ask for
 COMMAND_TIMEOUT_SECONDS = 10.0  # a half-open socket is noticed no later than this
-SLOWEST_LINK = 50_000  # bytes a second: what is large gets so much longer to arrive
+SLOWEST_LINK = 50_000  # bytes a second: large statements get that much more time
 TRIES = 6
-# A statement that is sent alone (a claim, a close, a trigger) is planned once and then for any
-# values, because planning a claim takes a millisecond; but anew every few seconds, because a plan
-# for a small table may not suit a large one, and with nothing in it that reads a whole one. In a
+# A statement that is sent alone (a claim, a close, a trigger) is planned once for any values,
+# because planning a claim takes a millisecond. It is planned anew every few seconds, because a plan
+# for a small table may not suit a large one, and without anything that reads a whole table. In a
 # transaction Postgres plans as it sees fit.
 PLANNED_FOR_SECONDS = 5
 PLANNERS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
@@ -37,18 +37,18 @@ ISOLATION = "read committed"
 BEGIN = f"BEGIN ISOLATION LEVEL {ISOLATION}; SET LOCAL plan_cache_mode = auto" + "".join(
     f"; SET LOCAL {planner} = on" for planner in PLANNERS
 )
-# A person's question is planned for its own values, and without a bitmap, which reads all that a
-# filter finds, to sort it; a page goes along an index and stops.
+# A listing is planned for its own values, and without a bitmap scan, which reads and sorts all that
+# a filter finds; a page follows an index and stops.
 BOUNDED = (
     f"; SET LOCAL statement_timeout = {int(READ_TIMEOUT.total_seconds() * 1000)}"
     "; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_bitmapscan = off"
 )
 EVERY_TENANT = "*"
-# A request's statements run as another role. A text of their own keeps Postgres from planning a
-# statement anew each time that a request and a loop take turns with it on one session.
+# A request's statements run as another role. A different text keeps Postgres from planning a
+# statement anew each time that a request and a loop take turns on one session.
 OF_A_REQUEST = "-- of a request"
-# What passes by itself, by SQLSTATE or the beginning of one, each with its reason. E9: it costs
-# time only. What is in neither list is unknown: it is tried again for as long as a lease lasts.
+# Errors that pass by themselves, by SQLSTATE or its beginning, each with its reason (E9: they cost
+# time only). An error in neither list is unknown: it is tried again for as long as a lease lasts.
 PASSING = {
     "08": "the connection was lost",
     "25006": "the server is read-only: a standby, or a primary that was demoted",
@@ -62,7 +62,7 @@ PASSING = {
     "57014": "the statement took too long, or somebody cancelled it",
     "57P": "the server stops, starts or has crashed",
 }
-# What lies in some row of a batch, so that the others may do without it.
+# Errors that come from single rows of a batch; the other rows are fine.
 IN_ROWS = {
     "22": "a value that Postgres cannot store",
     "23": "a rule that the row breaks",
@@ -71,7 +71,7 @@ IN_ROWS = {
     "55P03": "somebody holds the row",
 }
 
-# The second is what it says where a socket dies at an unlucky moment.
+# asyncpg raises the second if a socket dies at an unlucky moment.
 LOST_IN_THE_DRIVER = asyncpg.InterfaceError | asyncpg.InternalClientError
 
 LostRace = (
@@ -79,19 +79,19 @@ LostRace = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
 )
-"""Another session put its row first, or stood in the way; what this transaction did is undone."""
+"""Another session was first, or in the way; this transaction is undone."""
 
 
 class WriteLost(Exception):
-    """A write touched fewer rows than it must have; the transaction is undone and tried again."""
+    """A write touched fewer rows than expected; the transaction is undone and tried again."""
 
 
 class RowHeld(Exception):
-    """Somebody else's transaction holds a row; to wait for it would keep a session from others."""
+    """Somebody else's transaction holds a row; waiting for it would keep a session from others."""
 
 
 def expect(touched: int, expected: int, what: str) -> None:
-    """Compare a write's row count with what it must be."""
+    """Raise `WriteLost` if a write touched another number of rows."""
     if touched != expected:
         raise WriteLost(f"{what}: {touched} rows instead of {expected}")
 
@@ -104,7 +104,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def lies_in_rows(error: BaseException) -> bool:
-    """Return whether the error comes from some row or its locks: the others may do without it."""
+    """Return whether the error comes from single rows or their locks; the others are fine."""
     if isinstance(error, WriteLost):
         return True
     return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(
@@ -125,17 +125,17 @@ def is_held(error: BaseException) -> bool:
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Return whether the server did not answer in time: it is away, or was asked for too much."""
+    """Return whether the server did not answer in time: it is away, or the statement too large."""
     return isinstance(error, TimeoutError | asyncpg.QueryCanceledError)
 
 
 def seconds_for(size: int) -> float:
-    """Return how long a statement or an answer of so many bytes may take."""
+    """Return how long a statement or an answer of this many bytes may take."""
     return COMMAND_TIMEOUT_SECONDS + size / SLOWEST_LINK
 
 
 def missing_right(error: BaseException) -> str | None:
-    """Return what the database says about a right that its role lacks; None for other errors."""
+    """Return the database's message about a missing right; None for other errors."""
     return str(error) if isinstance(error, asyncpg.InsufficientPrivilegeError) else None
 
 
@@ -169,11 +169,11 @@ class Transaction:
         return int(tag.rpartition(" ")[2])
 
     async def send_large(self, size: int) -> None:
-        """Let statements of so many bytes arrive over a slow link.
+        """Let statements of this many bytes arrive over a slow link.
 
-        To the server, a session whose statement is still arriving stands idle in its transaction.
-        It waits longer than we do: what took too long is then known as a timeout, and parted, and
-        not as a session that was lost.
+        To the server, a session whose statement is still arriving is idle in its transaction. The
+        server waits longer than we do, so a slow statement ends as a timeout, after which the
+        batch is split, and not as a lost session.
         """
         seconds = seconds_for(size)
         await self._connection.execute(
@@ -182,9 +182,9 @@ class Transaction:
         )
 
     async def limit(self, *, lock: timedelta, statement: timedelta) -> None:
-        """Let no statement of this transaction wait longer for a lock, nor take longer in all.
+        """Limit how long each statement of this transaction waits for a lock, and takes in all.
 
-        The server ends it, and so lets go of its locks before anybody tries again.
+        The server ends it, and so releases its locks before anybody tries again.
         """
         await self._connection.execute(
             "SELECT set_config('lock_timeout', $1, true),"
@@ -200,7 +200,7 @@ class Transaction:
         await self._connection.execute("SELECT pg_notify($1, '')", channel)
 
     async def is_read_only(self) -> bool:
-        """Return whether nothing can be stored: the server is a standby, or was told so."""
+        """Return whether nothing can be stored: the server is a standby, or set to read-only."""
         mode: str = await self._connection.fetchval("SHOW transaction_read_only")
         return mode == "on"
 
@@ -210,18 +210,38 @@ class Transaction:
 
 
 SessionLease = Callable[[], AbstractAsyncContextManager[Transaction]]
-"""Lends the session that its owner keeps, for one transaction."""
+"""Opens a transaction in the session that its owner keeps."""
 
 Check = Callable[[Transaction], Awaitable[None]]
 """Raises unless the engine can work on the schema."""
 
 FindRole = Callable[[Transaction], Awaitable[str | None]]
-"""Returns the role that requests take on; None where there is none to be had."""
+"""Returns the role that requests take on; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """How the sessions of a pool behave."""
+
+    pgbouncer: bool = False  # a pooler hands sessions to anybody: settings go with each transaction
+    idle_in_transaction: timedelta = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChecks:
+    """What a pool asks the database before its first use, and before its first request."""
+
+    check: Check | None = None
+    find_request_role: FindRole | None = None
+
+
+OWN_SESSIONS = SessionOptions()
+UNCHECKED = SchemaChecks()
 
 
 @dataclass(slots=True)
 class _Found:
-    """What a pool, and those made from it for requests, found out about the database."""
+    """What a pool, and its copies for requests, know about the database."""
 
     is_checked: bool = False
     looked_for_role: bool = False
@@ -237,34 +257,33 @@ class Pool:
         schema: str,
         *,
         size: int,
-        pgbouncer: bool = False,
-        idle_in_transaction: timedelta = timedelta(seconds=10),
-        check: Check | None = None,
-        find_request_role: FindRole | None = None,
+        options: SessionOptions = OWN_SESSIONS,
+        checks: SchemaChecks = UNCHECKED,
     ) -> None:
         self.url = url
         self.schema = schema
         self._size = size
-        self._pgbouncer = pgbouncer
-        self._idle_milliseconds = str(int(idle_in_transaction.total_seconds() * 1000))
+        self._pgbouncer = options.pgbouncer
+        idle_seconds = options.idle_in_transaction.total_seconds()
+        self._idle_milliseconds = str(int(idle_seconds * 1000))
         self._statements = Statements(schema)
         self._request_statements = Statements(schema, OF_A_REQUEST)
-        self._check = check
-        self._find_request_role = find_request_role
+        self._check = checks.check
+        self._find_request_role = checks.find_request_role
         self._found = _Found()
-        self._request_tenant: str | None = None  # whose rows a request sees; None is no request
+        self._request_tenant: str | None = None  # whose rows a request sees; None: not a request
         self._own: Pool | None = None
         self._pool: Any = None
-        self.answered_at = 0.0  # when the server last did all that was asked of it, by monotonic()
-        # However many people look, half of the connections stay free for work.
+        self.answered_at = 0.0  # when the server last answered, by monotonic()
+        # However many people read, half of the sessions stay free for work.
         self._readers = asyncio.Semaphore(max(1, size // 2))
 
     async def open(self) -> None:
-        """Connect once, so that a wrong address is told at once; more follow as needed."""
+        """Connect once, so that a wrong address is found at once; more follow as needed."""
         self._pool = await asyncpg.create_pool(  # type: ignore[call-overload]  # of `connect`
             self.url,
             connect=connect,
-            min_size=0,  # the pool would tell of every outage in its own way
+            min_size=0,  # else the pool would report every outage in its own way
             max_size=self._size,
             command_timeout=COMMAND_TIMEOUT_SECONDS,
             timeout=COMMAND_TIMEOUT_SECONDS,
@@ -282,13 +301,15 @@ class Pool:
             self._pool = None
 
     def for_request(self, tenant_id: str | None) -> "Pool":
-        """Return the way in for one request: it sees the rows of a tenant, or with None all.
+        """Return a pool for one request, which sees the rows of a tenant, or with None all rows.
 
-        Its transactions run as the role for requests, where there is one. It shares everything
-        else with this pool, and whoever holds this one is not affected.
+        Its transactions run as the role for requests, if there is one. It shares everything else
+        with this pool, which stays as it is.
         """
         if tenant_id == EVERY_TENANT:
-            raise ValueError(f"a tenant named {EVERY_TENANT!r} cannot be told from all of them")
+            raise ValueError(
+                f"a tenant must not be named {EVERY_TENANT!r}, which means all of them"
+            )
         pool = copy.copy(self)
         pool._own = self
         pool._request_tenant = EVERY_TENANT if tenant_id is None else tenant_id
@@ -296,7 +317,7 @@ class Pool:
 
     @property
     def own(self) -> "Pool":
-        """The engine's own way in, also for a request: for what shows no tenant's data."""
+        """The engine's own pool, also for a request: for what shows no tenant's data."""
         return self._own or self
 
     @asynccontextmanager
@@ -323,20 +344,20 @@ class Pool:
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Transaction]:
-        """Lend a session whose only statement is a transaction of its own, in one round trip."""
+        """Lend a session for one statement, which is its own transaction: one round trip."""
         async with self.session() as lend, lend() as tx:
             yield tx
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[SessionLease]:
-        """Keep a session for such statements, one after the other."""
-        if self._pgbouncer:  # which needs settings beside each
+        """Keep a session for several such statements, one after the other."""
+        if self._pgbouncer:  # settings go with each transaction
             yield self.transaction
             return
         async with self.connection() as connection:
             await self._check_once(connection)
             role = await self._role(connection)
-            if role is not None:  # a request, which takes it on for one transaction
+            if role is not None:  # a request takes the role on for one transaction
                 yield partial(self._begin, connection, role)
                 return
             tx = Transaction(connection, self._statements)
@@ -345,9 +366,9 @@ class Pool:
     async def retrying(
         self, work: Callable[[Transaction], Awaitable[T]], *, alone: bool = False
     ) -> T:
-        """Return what the work does in a transaction, tried again while its errors are passing.
+        """Do the work in a transaction, and try again after passing errors.
 
-        Work of one statement does without BEGIN and COMMIT: `alone`.
+        With `alone` the work is one statement, which needs no BEGIN and COMMIT.
         """
         return await self._retrying(self.statement if alone else self.transaction, work)
 
@@ -363,9 +384,9 @@ class Pool:
         raise AssertionError("unreachable")
 
     async def reading(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Return what a person's question finds, planned for what is asked and ended in time.
+        """Read for a person: each statement is planned for its own values, and ends in time.
 
-        The filters of a listing are many; a plan made for any of them would suit none.
+        A listing has many filters; one plan for all of them would suit none.
         """
 
         async def bounded(tx: Transaction) -> T:
@@ -379,25 +400,25 @@ class Pool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
-        """Lend a connection; one on which something went wrong in passing is thrown away.
+        """Lend a connection; after a passing error it is thrown away.
 
-        To roll back over a dead socket would wait for an answer that never comes.
+        A rollback over a dead socket would wait for an answer that never comes.
         """
-        pool = self._pool  # which may be closed while the connection is lent
+        pool = self._pool  # it may be closed while the connection is lent
         if pool is None:
             raise RuntimeError("the engine is not open: use `async with Engine(...)`")
         async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
-            # The pool's own limit would take a task of its own, behind all that are waiting.
+            # The pool's own timeout would start a task, which comes behind all that are waiting.
             connection = await pool.acquire()
         try:
             yield connection
             self.answered_at = monotonic()
         except BaseException as error:
             if is_passing(error) or not isinstance(error, Exception):
-                with suppress(asyncpg.InterfaceError):  # a lost one has left the pool already
+                with suppress(asyncpg.InterfaceError):  # a lost one may have left the pool
                     connection.terminate()
             if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
-                # The primary was demoted: none of its other sessions will store anything either.
+                # The primary was demoted: its other sessions can store nothing either.
                 await pool.expire_connections()
             raise
         finally:
@@ -407,10 +428,10 @@ class Pool:
         return self._statements if role is None else self._request_statements
 
     def _opening(self, role: str | None, is_bounded: bool) -> str:
-        """Return what opens a transaction: several statements, but one message to the server."""
+        """Return the statements that open a transaction, sent in one message."""
         opening = BEGIN + BOUNDED if is_bounded else BEGIN
         if self._pgbouncer:
-            # Behind a pooler a session is anybody's: settings go with each transaction.
+            # A pooler hands sessions to anybody: settings go with each transaction.
             opening += (
                 f"; SET LOCAL idle_in_transaction_session_timeout = {self._idle_milliseconds}"
                 f"; SET LOCAL lock_timeout = {LOCK_TIMEOUT_MILLISECONDS}"
@@ -430,7 +451,7 @@ class Pool:
             self._found.is_checked = True
 
     async def _role(self, connection: Any) -> str | None:
-        """Return the role to take on; looked for at the first request, as the engine's own role."""
+        """Return the role to take on, which is looked up at the first request."""
         if self._request_tenant is None or self._find_request_role is None:
             return None
         found = self._found
@@ -449,7 +470,7 @@ class Pool:
             "default_transaction_isolation": ISOLATION,
             "search_path": SEARCH_PATH,
             **PLANNED_ONCE,
-            "jit": "off",  # short statements only lose by it
+            "jit": "off",  # it costs short statements more than it saves
             # A host that vanished between two packets must not hold its locks for two hours.
             "tcp_keepalives_idle": "15",
             "tcp_keepalives_interval": "5",
@@ -458,4 +479,4 @@ class Pool:
 
 
 async def _keep_session(connection: Any) -> None:
-    """Spare the round trip of a reset: the engine leaves nothing behind in a session."""
+    """Save the round trip of a reset: the engine leaves nothing behind in a session."""

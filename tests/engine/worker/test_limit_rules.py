@@ -9,7 +9,7 @@ import pytest
 from support.fakes import eventually
 from support.world import World, at
 from syncline import Connection, Connector, Signal, SyncResult
-from syncline.store.pool import Pool
+from syncline.store.pool import Pool, SessionOptions
 
 GOOD = Signal("opened", at("11:00"), {"number": 1}, dedupe_key="1")
 
@@ -108,7 +108,7 @@ async def test_no_transaction_is_open_during_a_call(world: World) -> None:
 @pytest.mark.parametrize("pgbouncer", [False, True], ids=["own session", "behind a pooler"])
 async def test_no_session_idles_in_a_transaction(world: World, pgbouncer: bool) -> None:
     """E7: every session has a timeout for it; behind a pooler every transaction does."""
-    pool = Pool(world.url, world.schema, size=1, pgbouncer=pgbouncer)
+    pool = Pool(world.url, world.schema, size=1, options=SessionOptions(pgbouncer))
     await pool.open()
     try:
         async with pool.transaction() as tx:

@@ -24,7 +24,7 @@ from syncline.policy.outcome import Raised
 from syncline.sdk.page import Page
 from syncline.store.data import signals
 from syncline.store.listener import Listener
-from syncline.store.pool import PASSING, Pool, is_passing, seconds_for
+from syncline.store.pool import PASSING, Pool, SessionOptions, is_passing, seconds_for
 from syncline.store.queue.claims import Claim
 from syncline.telemetry.engine import Telemetry
 
@@ -264,7 +264,9 @@ async def test_a_statement_that_is_long_on_its_way_is_not_idle(world: World, siz
     )
     idle = timedelta(seconds=0.1)
     async with slow_link(world.url, megabits=2) as url:
-        pool = Pool(url, world.settings.schema, size=1, idle_in_transaction=idle)
+        pool = Pool(
+            url, world.settings.schema, size=1, options=SessionOptions(idle_in_transaction=idle)
+        )
         await pool.open()
         try:
             async with pool.transaction() as tx:
@@ -476,7 +478,7 @@ async def test_the_isolation_is_ours_whatever_the_server_says(
     name = await session.fetchval("SELECT quote_ident(current_database())")
     default = "default_transaction_isolation"
     await session.execute(f"ALTER DATABASE {name} SET {default} = '{isolation}'")
-    pool = Pool(database_url, "syncline", size=1, pgbouncer=pgbouncer)
+    pool = Pool(database_url, "syncline", size=1, options=SessionOptions(pgbouncer))
     await pool.open()
     try:
         async with pool.transaction() as tx:

@@ -16,6 +16,7 @@ from syncline.policy.outcome import (
     Failed,
     FailureRules,
     Outcome,
+    PriorFailures,
     Released,
     Retry,
     Succeeded,
@@ -162,19 +163,13 @@ class Settler:
 
     def _judge(self, one: Settlement, now: datetime) -> Outcome:
         if isinstance(one.ending, Page):
-            return Succeeded(one.ending)  # most of them: no rule need be looked up
+            return Succeeded(one.ending)  # most of them; no rule is needed
         rules = FailureRules(
             self._settings.rate_limit.backoff(one.claim.provider_slug),
             self._settings.executor.max_attempts,
         )
-        return judge(
-            one.ending,
-            rules,
-            attempts=one.claim.attempts,
-            lapses=one.claim.lapses,
-            now=now,
-            roll=self._dice.roll(),
-        )
+        prior = PriorFailures(one.claim.attempts, one.claim.lapses)
+        return judge(one.ending, rules, prior, now=now, roll=self._dice.roll())
 
 
 def overwrites_cursor(claim: Claim, settings: ExecutorSettings) -> bool:

@@ -1,4 +1,4 @@
-"""Who ticks, and since when."""
+"""The registry of schedulers: who ticks, and since when."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,7 +7,7 @@ from uuid import UUID
 from syncline.store.pool import Transaction
 
 BEAT = """
-    -- Note a tick that came to its end; after a long silence a scheduler begins anew.
+    -- Record a finished tick. After a long silence a scheduler counts as started anew.
     INSERT INTO {schema}.schedulers AS s (id, began_at, ticked_at, held) VALUES ($1, $2, $2, $4)
         ON CONFLICT (id) DO UPDATE
        SET began_at = CASE WHEN s.ticked_at < $3 THEN $2 ELSE s.began_at END, ticked_at = $2,
@@ -15,17 +15,17 @@ BEAT = """
 """
 
 FORGET_SCHEDULERS = """
-    -- Forget a scheduler that stops, and those that have been silent for a day.
+    -- Forget a scheduler that stops, and those that have been silent for long.
     DELETE FROM {schema}.schedulers WHERE id = $1 OR ticked_at < $2
 """
 
 TICKED_AHEAD = """
-    -- When a scheduler last ticked, if it was after this time.
+    -- The latest tick of any scheduler, if it was after this time.
     SELECT max(ticked_at) FROM {schema}.schedulers WHERE ticked_at > $1
 """
 
 COME_BACK = """
-    -- Date the ticks of schedulers back that ticked while the clock stood ahead.
+    -- Correct the ticks of schedulers that ticked while the clock stood ahead.
     UPDATE {schema}.schedulers SET began_at = least(began_at, $2), ticked_at = $2
      WHERE ticked_at > $1
 """
@@ -44,7 +44,7 @@ async def beat(
     silent_since: datetime,
     held: Sequence[UUID] = (),
 ) -> None:
-    """Note a tick, and which connections it found in somebody else's hands."""
+    """Record a tick, and the connections that somebody else held."""
     await tx.execute(BEAT, scheduler_id, now, silent_since, held)
 
 
