@@ -24,6 +24,7 @@ from syncline.store.listings import details
 from syncline.store.listings import jobs as job_pages
 from syncline.store.pool import PLANNED_ONCE
 from syncline.store.queue import claims, jobs, schedule, triggers
+from syncline.store.statements import IS_COMPLETION
 from syncline.store.stats import activity, counts, freshness, providers, queue, troubles
 
 LARGE_CELL = (Path(__file__).parents[1] / "support/large_cell.sql").read_text()
@@ -340,7 +341,8 @@ def planned_columns() -> tuple[list[Any], ...]:
 
 def case(name: str, statement: str, rows: int, *arguments: Any, on_held_jobs: bool = False) -> Case:
     written = tuple(literal(argument) for argument in arguments)
-    return Case(name, statement.replace("{schema}", "syncline"), written, rows, on_held_jobs)
+    text = statement.replace("{is_completion}", IS_COMPLETION).replace("{schema}", "syncline")
+    return Case(name, text, written, rows, on_held_jobs)
 
 
 def literal(value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import syncline
 from support.parsetree import Node, parse
+from syncline.store.statements import IS_COMPLETION
 
 SOURCE = Path(syncline.__file__).parent
 STORE = SOURCE / "store"
@@ -57,7 +58,8 @@ class Judge:
 
     async def offences(self, statement: str) -> list[str]:
         """Return each rule that the statement breaks."""
-        tree = await parse(self._session, statement.replace("{schema}", self._schema))
+        filled = statement.replace("{is_completion}", IS_COMPLETION)
+        tree = await parse(self._session, filled.replace("{schema}", self._schema))
         found: list[str] = []
         for node in (tree, *tree.inside()):
             if node.kind == "QUERY":

@@ -1,4 +1,8 @@
-"""Statements in which the schema's quoted name replaces `{schema}`."""
+"""Statements in which `{schema}` and `{is_completion}` are filled in."""
+
+# A job `j` that completes a run of its connection's schedule. The latest one is the last
+# completion, from which slots are counted. The index sync_jobs_by_connection serves it.
+IS_COMPLETION = "j.finished_at IS NOT NULL AND j.job_type = 'incremental' AND j.counts_as_last"
 
 
 def quote_name(name: str) -> str:
@@ -13,7 +17,7 @@ def quote_text(text: str) -> str:
 
 
 class Statements(dict[str, str]):
-    """Statements by their text, each with the quoted schema in place of `{schema}`.
+    """Statements by their text, with `{schema}` and `{is_completion}` filled in.
 
     The comment is appended. It makes different statements for caches that prepare by text.
     """
@@ -24,5 +28,6 @@ class Statements(dict[str, str]):
         self._comment = comment
 
     def __missing__(self, statement: str) -> str:
-        ready = self[statement] = statement.replace("{schema}", self.schema) + self._comment
+        filled = statement.replace("{is_completion}", IS_COMPLETION)
+        ready = self[statement] = filled.replace("{schema}", self.schema) + self._comment
         return ready

@@ -185,7 +185,7 @@ async def test_a_settle_passes_by_a_job_that_somebody_holds(world: World) -> Non
 async def test_verify_does_not_blame_the_reaper_for_a_row_that_somebody_holds(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syncline.services.doctor.LOOK_AGAIN_SECONDS", 0)
+    monkeypatch.setattr("syncline.services.doctor.RECHECK_SECONDS", 0)
     held, other = await world.connection(), await world.connection()
     await world.running_job(held)
     world.clock.advance(seconds=40)

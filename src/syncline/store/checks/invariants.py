@@ -294,8 +294,7 @@ INVARIANTS = (
          CROSS JOIN LATERAL (
                SELECT greatest(c.last_finished_at, max(j.finished_at)) AS last_finished_at
                  FROM {schema}.sync_jobs j
-                WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
-                  AND j.job_type = 'incremental' AND j.counts_as_last
+                WHERE j.connection_id = c.id AND {is_completion}
                   AND j.status NOT IN ('queued', 'running')) done
          CROSS JOIN LATERAL (
                SELECT max(CASE WHEN CASE WHEN text ~ '^[0-9]{1,9}$'
@@ -329,8 +328,7 @@ INVARIANTS = (
          CROSS JOIN LATERAL (
                SELECT greatest(c.last_finished_at, max(j.finished_at)) AS last_finished_at
                  FROM {schema}.sync_jobs j
-                WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
-                  AND j.job_type = 'incremental' AND j.counts_as_last
+                WHERE j.connection_id = c.id AND {is_completion}
                   AND j.status NOT IN ('queued', 'running')) done
          WHERE c.interval_stored IS NOT DISTINCT FROM c.interval_planned
            AND NOT EXISTS (SELECT FROM {schema}.sync_jobs pending

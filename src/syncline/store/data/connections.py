@@ -303,8 +303,7 @@ COLUMNS_BY_ID = """
     SELECT id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
            created_at, updated_at, greatest(last_finished_at, (
                SELECT j.finished_at FROM {schema}.sync_jobs j
-                WHERE j.connection_id = connections.id AND j.finished_at IS NOT NULL
-                  AND j.job_type = 'incremental' AND j.counts_as_last
+                WHERE j.connection_id = connections.id AND {is_completion}
                 ORDER BY j.finished_at DESC LIMIT 1)) AS last_finished_at
       FROM {schema}.connections
      WHERE id = $1 AND ($2::text IS NULL OR tenant_id = $2)

@@ -28,8 +28,7 @@ KEEP_LAST = """
           JOIN {schema}.connections c ON c.id = picked.id
          CROSS JOIN LATERAL (
                SELECT j.finished_at FROM {schema}.sync_jobs j
-                WHERE j.connection_id = picked.id AND j.finished_at IS NOT NULL
-                  AND j.job_type = 'incremental' AND j.counts_as_last
+                WHERE j.connection_id = picked.id AND {is_completion}
                   AND j.status IN ('succeeded', 'completed', 'failed', 'cancelled')
                 ORDER BY j.finished_at DESC LIMIT 1) last
          WHERE last.finished_at < $2

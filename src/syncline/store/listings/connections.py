@@ -86,8 +86,7 @@ BY_STALENESS = """
       FROM {schema}.connections c
       LEFT JOIN LATERAL (
            SELECT j.finished_at FROM {schema}.sync_jobs j
-            WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
-              AND j.job_type = 'incremental' AND j.counts_as_last
+            WHERE j.connection_id = c.id AND {is_completion}
             ORDER BY j.finished_at DESC LIMIT 1) done ON true
      WHERE $1::text IS NULL AND ($2::text IS NULL OR provider_slug = $2)
        AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR starts_with(external_id, $4))
@@ -105,8 +104,7 @@ BY_STALENESS_IN_TENANT = """
       FROM {schema}.connections c
       LEFT JOIN LATERAL (
            SELECT j.finished_at FROM {schema}.sync_jobs j
-            WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
-              AND j.job_type = 'incremental' AND j.counts_as_last
+            WHERE j.connection_id = c.id AND {is_completion}
             ORDER BY j.finished_at DESC LIMIT 1) done ON true
      WHERE tenant_id = $1 AND ($2::text IS NULL OR provider_slug = $2)
        AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR starts_with(external_id, $4))
@@ -124,8 +122,7 @@ LAST_FINISHED = """
      CROSS JOIN LATERAL (
            SELECT max(last.finished_at) AS finished_at FROM (
                SELECT j.finished_at FROM {schema}.sync_jobs j
-                WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
-                  AND j.job_type = 'incremental' AND j.counts_as_last
+                WHERE j.connection_id = c.id AND {is_completion}
                 ORDER BY j.finished_at DESC LIMIT 1) last) done
 """
 

@@ -169,8 +169,7 @@ READ_CANDIDATES = """
       JOIN {schema}.connections c ON c.id = picked.id
       LEFT JOIN LATERAL (
            SELECT j.finished_at FROM {schema}.sync_jobs j
-            WHERE j.connection_id = c.id AND j.finished_at IS NOT NULL
-              AND j.job_type = 'incremental' AND j.counts_as_last
+            WHERE j.connection_id = c.id AND {is_completion}
               AND j.status IN ('succeeded', 'completed', 'failed', 'cancelled')
             ORDER BY j.finished_at DESC LIMIT 1) done ON true
      ORDER BY picked.place
@@ -282,8 +281,7 @@ COUNT_OVERDUE = """
                           WHERE id = candidate.id AND status = 'active' OFFSET 0) c
       LEFT JOIN LATERAL (
            SELECT j.finished_at FROM {schema}.sync_jobs j
-            WHERE j.connection_id = candidate.id AND j.finished_at IS NOT NULL
-              AND j.job_type = 'incremental' AND j.counts_as_last
+            WHERE j.connection_id = candidate.id AND {is_completion}
               AND j.status IN ('succeeded', 'completed', 'failed', 'cancelled')
             ORDER BY j.finished_at DESC LIMIT 1) done ON true
      WHERE NOT EXISTS (SELECT FROM {schema}.sync_jobs pending
