@@ -25,6 +25,7 @@ from syncline.engine.upkeep.maintenance import Maintenance
 from syncline.engine.upkeep.retention import Pruner, PruneReport
 from syncline.engine.wakeup import Wakeup
 from syncline.engine.worker.worker import Worker
+from syncline.errors import SettingsError
 from syncline.keyring import KeyRing
 from syncline.model import ApiRole, Finding, Job, JobType, SchemaVersions
 from syncline.policy.evidence import Explanation
@@ -236,7 +237,7 @@ class Engine:
             for size in (settings.pool_size, 1)
         ]
         for pool in pools:
-            await pool.open()
+            await _open(pool)
             resources.push_async_callback(pool.close)
         self._pool, self._lease_pool = pools
         self._token_refresher = TokenRefresher(self._pool, self._clock, self._vault)
@@ -294,3 +295,13 @@ class Engine:
         return Heartbeat(
             self._pool, self._clock, self.providers, slots, lambda: slots - executor.free_slots
         )
+
+
+async def _open(pool: Pool) -> None:
+    try:
+        await pool.open()
+    except SettingsError:
+        raise
+    except ValueError:  # the driver's message may quote a part of the password
+        form = "postgresql://user@host:5432/database"
+        raise SettingsError(f"database_url is not a valid URL; write it as {form}") from None

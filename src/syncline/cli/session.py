@@ -65,13 +65,7 @@ class Session:
 
         chosen = settings or self.settings()
         engine = Engine(chosen, self.connectors(chosen))
-        try:
-            await (_enter_when_reachable(engine) if wait else engine.__aenter__())
-        except ValueError:
-            # The driver's message may quote a part of the password.
-            raise SettingsError(
-                "database_url is not a valid URL; write it as postgresql://user@host:5432/database"
-            ) from None
+        await (_enter_when_reachable(engine) if wait else engine.__aenter__())
         try:
             yield engine
         finally:

@@ -174,7 +174,7 @@ class Connections(BaseService):
             await lock_connection(tx, found_id, tenant_id)
             found = await get_connection(tx, found_id, tenant_id)
             await self._apply(tx, found_id, edit_towards(found, config, interval_seconds), now)
-            if not await stored_credentials.read(tx, [found_id]):
+            if credentials is not None and not await stored_credentials.read(tx, [found_id]):
                 await self._save_credentials(tx, tenant_id, found_id, credentials, now)
             return await get_connection(tx, found_id, tenant_id)
 

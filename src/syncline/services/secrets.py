@@ -36,7 +36,12 @@ class Secrets(BaseService):
         super().__init__(context)
         self._vault = vault
 
-    async def rotate(self, on_progress: Callable[[Rotation], None] = lambda _: None) -> Rotation:
+    async def rotate(
+        self,
+        on_progress: Callable[[Rotation], None] = lambda _: None,
+        *,
+        batch_size: int = BATCH_SIZE,
+    ) -> Rotation:
         """Encrypt all credentials with the first key.
 
         Each batch commits by itself, so a rotation can be interrupted, repeated, and run twice at
@@ -48,17 +53,17 @@ class Secrets(BaseService):
         done, after = 0, BEFORE_ALL
         unreadable: tuple[UUID, ...] = ()
         while True:
-            batch = await self._pool.retrying(partial(self._rotate_batch, after=after))
+            batch = await self._pool.retrying(
+                partial(self._rotate_batch, after=after, limit=batch_size)
+            )
             if batch.last is None:
                 return Rotation(done, len(unreadable), unreadable)
             done, after = done + batch.done, batch.last
             unreadable += batch.unreadable
             on_progress(Rotation(done, max(0, total - done), unreadable))
 
-    async def _rotate_batch(self, tx: Transaction, *, after: UUID) -> _Batch:
-        locked = await credentials.lock_others(
-            tx, self._vault.key_id, after=after, limit=BATCH_SIZE
-        )
+    async def _rotate_batch(self, tx: Transaction, *, after: UUID, limit: int) -> _Batch:
+        locked = await credentials.lock_others(tx, self._vault.key_id, after=after, limit=limit)
         fresh: list[tuple[UUID, bytes]] = []
         unreadable: list[UUID] = []
         for stored in locked:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from syncline.errors import ContractError, Invalid, NotFound
@@ -14,7 +14,6 @@ from syncline.store.data.connections import LockedConnection
 from syncline.store.pool import Transaction
 from syncline.store.queue import triggers
 
-T = TypeVar("T")
 MAX_CONFIG_BYTES = 256_000
 MAX_CREDENTIALS_BYTES = 64_000
 

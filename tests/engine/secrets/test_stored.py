@@ -12,6 +12,7 @@ from syncline import Connection, Connector, SyncResult, Unauthorized
 from syncline.errors import SettingsError
 from syncline.http.credentials import Credentials
 from syncline.keyring import new_key
+from syncline.services.connections import NewConnection
 from syncline.testing import ScriptedConnector
 
 SECRET = {"token": "canary-token"}
@@ -57,6 +58,22 @@ async def test_a_run_has_the_credentials_and_nothing_else_does(world: World) -> 
     for found in (connection, await world.engine.connections.get(connection.id)):
         assert found.credentials is None
     assert [c.credentials for c in await world.engine.connections.list()] == [None]
+
+
+async def test_many_connections_at_once_keep_their_credentials(world: World) -> None:
+    keyed, empty = (
+        NewConnection("acme", "github", "1", credentials=SECRET),
+        NewConnection("acme", "github", "2", credentials={}),
+    )
+    assert "canary" not in repr(keyed)
+
+    [added, refused] = await world.engine.connections.create_many([keyed, empty])
+
+    assert added.id is not None
+    seen = await run(world, await world.engine.connections.get(added.id))
+    assert dict(seen.credentials) == SECRET
+    assert refused.problem is not None
+    assert refused.problem.field == "credentials"
 
 
 async def test_a_connection_without_credentials_has_none(world: World) -> None:
@@ -258,10 +275,7 @@ async def test_a_rotation_puts_everything_under_the_first_key(world: World) -> N
         assert dict((await run(newest, connections[0])).credentials) == SECRET
 
 
-async def test_a_rotation_goes_on_where_it_was_interrupted(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("syncline.services.secrets.A_BATCH", 2)
+async def test_a_rotation_goes_on_where_it_was_interrupted(world: World) -> None:
     for n in range(5):
         await add(world, external_id=str(n))
     keys = f"{new_key('k2')},{world.settings.secret_keys.get_secret_value()}"  # type: ignore[union-attr]
@@ -274,7 +288,7 @@ async def test_a_rotation_goes_on_where_it_was_interrupted(
 
     async with world.another_engine(secret_keys=keys) as newer:
         with pytest.raises(Interrupted):
-            await newer.engine.secrets.rotate(interrupt)
+            await newer.engine.secrets.rotate(interrupt, batch_size=2)
         assert (await newer.engine.secrets.rotate()).done == 3
 
 
