@@ -175,13 +175,12 @@ def list_(
     )
     if json:
         print_json([record(connection) for connection in found])
-        hint_next(found)
-        return
-    print_table(
-        ("ID", "Tenant", "Provider", "External id", "Status", "Every", "Next run", "Why"),
-        [connection_row(connection) for connection in found],
-        dispensable=("Every", "Next run", "Provider", "Why", "Tenant"),
-    )
+    else:
+        print_table(
+            ("ID", "Tenant", "Provider", "External id", "Status", "Every", "Next run", "Why"),
+            [connection_row(connection) for connection in found],
+            dispensable=("Every", "Next run", "Provider", "Why", "Tenant"),
+        )
     hint_next(found)
 
 

@@ -41,6 +41,10 @@ commands = typer.Typer(
 OfType = Annotated[JobType | None, typer.Option("--type", help="Only jobs of this type.")]
 AllJobs = Annotated[bool, typer.Option("--all", help="Choose many jobs by status alone.")]
 Change = Callable[["Engine"], Callable[[UUID], Awaitable[Job]]]
+COLUMNS = (
+    *("ID", "Tenant", "Connection", "Type", "Status"),
+    *("Failures", "Due", "Finished", "Error"),
+)
 
 
 class Retried(StrEnum):
@@ -80,13 +84,12 @@ def list_(
     )
     if json:
         print_json([record(job) for job in found])
-        hint_next(found)
-        return
-    print_table(
-        ("ID", "Tenant", "Connection", "Type", "Status", "Failures", "Due", "Finished", "Error"),
-        [_row(job) for job in found],
-        dispensable=("Finished", "Tenant", "Due", "Type", "Failures", "Connection"),
-    )
+    else:
+        print_table(
+            COLUMNS,
+            [_row(job) for job in found],
+            dispensable=("Finished", "Tenant", "Due", "Type", "Failures", "Connection"),
+        )
     hint_next(found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
@@ -85,24 +85,18 @@ def list_(
     )
     if json:
         print_json([record(signal) for signal in found])
-        hint_next(found)
-        return
-    print_table(
-        ("ID", "Tenant", "Provider", "Kind", "Occurred", "Payload"),
-        [
-            (
-                signal.id,
-                signal.tenant_id,
-                signal.provider_slug,
-                signal.kind,
-                signal.occurred_at,
-                signal.payload,
-            )
-            for signal in found
-        ],
-        dispensable=("Provider", "Tenant", "Payload"),
-    )
+    else:
+        print_table(
+            ("ID", "Tenant", "Provider", "Kind", "Occurred", "Payload"),
+            [_row(signal) for signal in found],
+            dispensable=("Provider", "Tenant", "Payload"),
+        )
     hint_next(found)
+
+
+def _row(signal: StoredSignal) -> tuple[Any, ...]:
+    source = (signal.id, signal.tenant_id, signal.provider_slug)
+    return (*source, signal.kind, signal.occurred_at, signal.payload)
 
 
 @commands.command(epilog="Example: syncline signals tail --tenant acme --json")
