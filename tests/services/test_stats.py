@@ -8,7 +8,6 @@ from html import unescape
 from typing import Any
 from uuid import uuid4
 
-import httpx2
 import pytest
 from rich.console import Console
 
@@ -18,6 +17,7 @@ from syncline import Connection
 from syncline.cli.commands.status import as_json
 from syncline.cli.views.screen import read_snapshot
 from syncline.cli.views.top import render_status
+from syncline.policy.stats import Figure
 
 HEALTH = {"calendar": "ok", "github": "failing", "mail": "rate_limited", "tickets": "unknown"}
 ON_THE_PAGE = {"ok": "well", "failing": "failing", "rate_limited": "rate limited"}
@@ -54,8 +54,9 @@ async def add_backoff(world: World, connection: Connection, *, hinted: bool) -> 
     await world.job(connection, retry_after=retry_after, attempts=2, error=error)
 
 
-def words(page: httpx2.Response) -> str:
-    return " ".join(unescape(re.sub("<[^>]*>", " ", page.text)).split())
+def words(html: str) -> str:
+    """Return what a page says, without its markup."""
+    return " ".join(unescape(re.sub("<[^>]*>", " ", html)).split())
 
 
 async def get_json(world: World, path: str) -> Any:
@@ -65,7 +66,7 @@ async def get_json(world: World, path: str) -> Any:
 
 async def get_words(world: World, path: str) -> str:
     async with client_of(world.engine) as client:
-        return words(await client.get(path))
+        return words((await client.get(path)).text)
 
 
 async def show_status(world: World) -> str:
@@ -162,12 +163,8 @@ async def test_all_three_say_the_same_troubles(world: World) -> None:
     for id_, status in expected.items():
         assert f'href="/connections/{id_}"' in page
         assert status in printed
-    assert "RateLimited: 429" in words_of(page)
+    assert "RateLimited: 429" in words(page)
     assert "RateLimited: 429" in printed
-
-
-def words_of(html: str) -> str:
-    return " ".join(unescape(re.sub("<[^>]*>", " ", html)).split())
 
 
 async def test_all_three_say_the_same_queue(world: World) -> None:
@@ -223,3 +220,30 @@ async def test_a_tenant_sees_nothing_of_others(world: World) -> None:
     assert (seen.counts.connections.count, seen.counts.signals.count) == (0, 0)
     assert (seen.queues, seen.outcomes, seen.failed, seen.troubles) == ({}, {}, {}, [])
     assert fresh.sampled == 0
+
+
+async def test_a_count_that_is_not_exact_says_so(world: World) -> None:
+    """Above a bound the planner's estimate is shown, and before there is one, the bound."""
+    await world.sql(
+        "INSERT INTO {schema}.connections (tenant_id, provider_slug, external_id)"
+        " SELECT 'acme', 'github', n::text FROM generate_series(1, 20001) n"
+    )
+    bounded = await get_json(world, "/v1/stats")
+    of_tenant = await world.engine.stats.overview(tenant_id="acme")
+
+    await world.sql("ANALYZE {schema}.connections")
+    estimated = await get_json(world, "/v1/stats")
+    [provider] = (await get_json(world, "/v1/providers"))["items"]
+
+    assert (bounded["connections"], bounded["inexact"]) == (
+        {"active": 20_000},
+        {"connections": "at_least"},
+    )
+    assert of_tenant.counts.connections == Figure(20_000, "at_least")
+    assert (estimated["connections"], estimated["inexact"]) == (
+        {"active": 20_001},
+        {"connections": "estimate"},
+    )
+    assert provider["inexact"] == {"connections": "estimate"}
+    assert "≈ 20,001 connections: ≈ 20,001 active" in await show_status(world)
+    assert (await status_json(world))["inexact"] == {"summary.connections.active": "estimate"}

@@ -124,14 +124,14 @@ def _server(symptoms: Symptoms) -> Iterator[Diagnosis]:
         ""
         if left >= symptoms.pool_size + 2
         else "One more process may not get its connections: raise max_connections, lower "
-        "pool_size, or put a pooler between (pgbouncer = true).",
+        "pool_size, or use a pooler (pgbouncer = true).",
     )
     worn = server.transactions_unfrozen > UNFROZEN
     yield Diagnosis(
         "transaction ids",
         Verdict.BAD if worn else Verdict.OK,
         f"{server.transactions_unfrozen:,} since the oldest unfrozen row",
-        "Find what keeps autovacuum from freezing: old snapshots, slots, or it is off."
+        "Find out why autovacuum freezes no rows: old snapshots, idle slots, or it is off."
         if worn
         else "",
     )
@@ -145,17 +145,17 @@ def _settings(server: Server) -> Iterator[Diagnosis]:
         Verdict.BAD if unsafe else Verdict.OK,
         ", ".join(f"{name} = off" for name in unsafe)
         or f"synchronous_commit = {server.settings.get('synchronous_commit')}",
-        "A crash of the server may lose everything: switch them on." if unsafe else "",
+        "A crash of the server may lose all data. Switch them on." if unsafe else "",
     )
     yield Diagnosis(
         "autovacuum",
         Verdict.BAD if untidy else Verdict.OK,
         ", ".join(f"{name} = off" for name in untidy) or "on",
-        "Tables grow without end: switch it on." if untidy else "",
+        "Tables will grow without limit. Switch it on." if untidy else "",
     )
     if server.settings.get("default_transaction_read_only") == "on":
         yield Diagnosis(
-            "read-only", Verdict.BAD, "transactions are read-only", "Let this role write."
+            "read-only", Verdict.BAD, "transactions are read-only", "Allow this role to write."
         )
 
 
@@ -164,7 +164,9 @@ def _grants(symptoms: Symptoms) -> Diagnosis:
     return Diagnosis(
         "rights",
         Verdict.WARNING if missing else Verdict.OK,
-        f"missing: {', '.join(missing)}" if missing else "this role may do all that workers do",
+        f"missing: {', '.join(missing)}"
+        if missing
+        else "this role has every right that workers need",
         "Grant them to the role that workers use; see Roles in the schema's reference."
         if missing
         else "",
@@ -199,8 +201,8 @@ def _skew(symptoms: Symptoms) -> Diagnosis:
         "clock skew",
         Verdict.WARNING if abs(symptoms.skew) > SKEW else Verdict.OK,
         f"this host is {abs(seconds):.1f} s {'ahead of' if seconds > 0 else 'behind'} the database",
-        "Scheduling goes by the database's clock and is right; but ids and logs of this host are "
-        "out of step: run an NTP client."
+        "Scheduling uses the database's clock and is not affected. Ids and log times of this host "
+        "are off: run an NTP client."
         if abs(symptoms.skew) > SKEW
         else "",
     )
@@ -223,7 +225,7 @@ def _workers(symptoms: Symptoms) -> Iterator[Diagnosis]:
             "dead workers",
             Verdict.WARNING,
             f"{len(dead)} within a day: {who}",
-            "Their jobs were taken over. Look for the reason in their logs: killed, out of memory?",
+            "Other workers took over their jobs. Look for the cause in their logs: out of memory?",
         )
     known = {provider for one in able for provider in one.providers}
     unknown = {slug: count for slug, count in symptoms.providers.items() if slug not in known}
@@ -288,13 +290,13 @@ def _snapshots(symptoms: Symptoms) -> Diagnosis:
     ]
     if old:
         advice.append(
-            "End it, or pg_terminate_backend(pid): dead rows pile up and claims slow down."
+            "End it, or use pg_terminate_backend(pid): dead rows pile up and slow down claims."
         )
     if server.prepared_transactions:
         found.append(f"{server.prepared_transactions} prepared transactions")
-        advice.append("Commit or roll back what is prepared and forgotten.")
+        advice.append("Commit or roll back forgotten prepared transactions.")
     if server.idle_slots:
-        found.append(f"{server.idle_slots} replication slots that nobody reads")
+        found.append(f"{server.idle_slots} unused replication slots")
         advice.append("Drop slots that are no longer used.")
     return Diagnosis(
         "old snapshots",

@@ -23,10 +23,6 @@ class Figure:
     count: int
     kind: str = "exact"
 
-    def __add__(self, other: "Figure") -> "Figure":
-        kinds = {self.kind, other.kind} - {"exact"}
-        return Figure(self.count + other.count, min(kinds, default="exact"))
-
 
 @dataclass(frozen=True, slots=True)
 class Counts:

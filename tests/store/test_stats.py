@@ -1,4 +1,4 @@
-"""What a status screen shows, read from a real database."""
+"""What the read side shows, read from a real database: next runs, attempts and troubles."""
 
 from datetime import timedelta
 from uuid import UUID
