@@ -137,7 +137,7 @@ async def test_an_object_that_is_none_names_its_address(
 ) -> None:
     calendar.changes.append((f"{PATH}x.ics", "no calendar"))
 
-    with pytest.raises(Permanent, match=r"x\.ics is no calendar object"):
+    with pytest.raises(Permanent, match=r"x\.ics is not a calendar object"):
         await run(configuration(server))
 
 

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="the git pro
 
 
 NOT_READ = (
-    "config.url: there is no git repository that may be read; "
-    "git.local_roots names the folders whose repositories may"
+    "config.url: there is no readable git repository; "
+    "add its folder to git.local_roots if there should be"
 )
 
 
@@ -293,7 +293,7 @@ async def test_a_git_that_cannot_be_pinned_is_refused(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
 
-    with pytest.raises(Permanent, match=r"git 2\.36\.6 is too old: install 2\.37 or newer"):
+    with pytest.raises(Permanent, match=r"git 2\.36\.6 is too old; install 2\.37 or newer"):
         await connector.sync(connect(f"http://{http_address}/repo/.git"), None)
 
 

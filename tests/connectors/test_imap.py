@@ -117,7 +117,7 @@ async def test_logins(port: int, mail: MailDouble) -> None:
     with pytest.raises(Unauthorized) as refused:
         await run(configuration(port), username=USER, password="wr0ng-s3cret")
     assert "wr0ng-s3cret" not in str(refused.value)
-    with pytest.raises(Unauthorized, match="must hold username and password"):
+    with pytest.raises(Unauthorized, match="must have username and password"):
         await run(configuration(port), token="x")
     mail.login_answer = "NO [LIMIT] Too many connections"
     with pytest.raises(RateLimited):
@@ -179,8 +179,8 @@ def cursor_of(known: Any, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("cursor", "complaint"),
     [
-        (cursor_of("1:4294967295"), "names 4294967295 messages; it must be at most 500000"),
-        (cursor_of(",".join(f"{n}000:{n}999" for n in range(1, 1001))), "names 1000000 messages"),
+        (cursor_of("1:4294967295"), "has 4294967295 messages; it must be at most 500000"),
+        (cursor_of(",".join(f"{n}000:{n}999" for n in range(1, 1001))), "has 1000000 messages"),
         (cursor_of("1:10000000", uidnext=5), "ascending ranges below uidnext"),
         (cursor_of("1:9,2:9,3:9"), "ascending ranges"),
         (cursor_of("9:1"), "ascending ranges"),

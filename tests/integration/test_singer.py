@@ -12,7 +12,7 @@ from support.orders_server import OrdersServer, serve_orders
 from support.processes import LEASE_SECONDS, Fleet, exit_code, until
 from syncline import Engine, Settings
 from syncline.children.sandbox import why_unavailable
-from syncline.connectors.foreign.environments import Installed, Shelf
+from syncline.connectors.foreign.environments import InstalledProgram, InstalledPrograms
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -43,8 +43,8 @@ def fleet(database_url: str, tmp_path: Path) -> Iterator[Fleet]:
 
 
 @pytest.fixture(scope="session")
-def tap(home: Path) -> Installed:
-    shelf = Shelf("singer", home)
+def tap(home: Path) -> InstalledProgram:
+    shelf = InstalledPrograms("singer", home)
     try:
         return shelf.get(TAP)
     except LookupError:
@@ -90,7 +90,7 @@ async def has_finished(fleet: Fleet, wanted: int) -> bool:
 
 
 async def test_a_real_tap_loses_and_doubles_nothing(
-    fleet: Fleet, tap: Installed, home: Path
+    fleet: Fleet, tap: InstalledProgram, home: Path
 ) -> None:
     with serve_orders() as server:
         server.add(TOTAL)

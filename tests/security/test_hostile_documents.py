@@ -370,7 +370,7 @@ async def test_the_rest_of_a_page_is_checked_like_its_beginning() -> None:
 
 
 def test_a_line_of_a_tap_is_bounded() -> None:
-    with pytest.raises(Transient, match="a line of the program holds more than 100000 values"):
+    with pytest.raises(Transient, match="a line of the program has more than 100000 values"):
         parse_line(b"[" + b"[]," * 1_000_000 + b"[]]")
     assert parse_line(b'{"a": ' + b"[1]" + b" " * 100_000 + b"}") == {"a": [1]}
 

@@ -1,4 +1,4 @@
-"""Reads a connection's configuration into a model, and says which field breaks which rule."""
+"""Read a connection's config into a model, with an error that names the wrong field."""
 
 from typing import Any, TypeVar
 
@@ -8,7 +8,7 @@ from syncline.errors import Permanent
 
 
 class Configuration(BaseModel):
-    """What a connector's configuration may hold; a field that nobody knows is refused."""
+    """The base of connectors' configurations; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -17,7 +17,7 @@ C = TypeVar("C", bound=Configuration)
 
 
 def read_configuration(model: type[C], config: Any) -> C:
-    """Return the configuration, or raise a Permanent that names the first wrong field."""
+    """Return the configuration, or raise `Permanent` with the first wrong field."""
     try:
         return model.model_validate(config or {})
     except ValidationError as error:

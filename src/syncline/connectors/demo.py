@@ -1,4 +1,4 @@
-"""A simulated ticket service: every state of a connection can be seen without an account."""
+"""A simulated ticket service that shows every state of a connection, without an account."""
 
 import asyncio
 import hashlib
@@ -12,7 +12,7 @@ from syncline.errors import Permanent, RateLimited, Transient, Unauthorized
 from syncline.model import Connection, Signal, SyncResult
 from syncline.sdk.connector import Connector
 
-# How an account behaves, and the events it sees in a minute unless its config says otherwise.
+# How an account behaves, and its events per minute unless its config has a rate.
 PERSONALITIES = {
     "steady": 6.0,
     "busy": 40.0,
@@ -25,7 +25,7 @@ PERSONALITIES = {
 }
 PAGE_SIZE = 25
 BACKLOG = 65  # events before the first sync: three pages
-RETENTION = timedelta(days=1)  # the service forgets what is older, so a long pause is soon made up
+RETENTION = timedelta(days=1)  # older events are gone, so a long pause is caught up quickly
 LOGIN_LASTS = timedelta(minutes=5)
 QUOTA_WINDOW, QUOTA_OPEN = 45.0, 25.0  # seconds: after the open part, wait for the next window
 FAILURE_RATE = 0.25
@@ -68,8 +68,8 @@ DEMO_CONNECTIONS: tuple[dict[str, Any], ...] = tuple(
 class DemoTickets(Connector):
     """Syncs the tickets of an imaginary help desk.
 
-    Config: `personality` (default "steady") and `rate`, events a minute. What happened when
-    follows from the account's name and the time alone, so a restart loses and doubles nothing.
+    Config: `personality` (default "steady") and `rate`, events per minute. All events follow from
+    the account's name and the time, so a restart neither loses nor repeats any.
     """
 
     provider = "demo"
@@ -100,7 +100,7 @@ class DemoTickets(Connector):
         return SyncResult(page, {"since": page[-1].occurred_at.isoformat()}, more_waiting)
 
     def _misbehave(self, account: "Account", connection_id: UUID, now: datetime) -> None:
-        """Raise what the account's personality has in store for this moment."""
+        """Raise the error that the account's personality has at this moment, if any."""
         match account.personality:
             case "rate_limited":
                 offset = account.chance("window") * QUOTA_WINDOW
@@ -117,17 +117,17 @@ class DemoTickets(Connector):
                 raise Permanent("this account was closed by its owner")
 
     def _check_login(self, connection_id: UUID, now: datetime) -> None:
-        """Refuse an expired login, and accept it for a while after the connection was resumed."""
+        """Refuse an expired login, but accept it for a while after the connection was resumed."""
         until = self._signed_in_until.get(connection_id, now)
-        if until is None:  # refused, and yet asked again: somebody has signed in and resumed
+        if until is None:  # a sync after a refusal means that somebody signed in and resumed
             self._signed_in_until[connection_id] = now + LOGIN_LASTS
         elif now >= until:
             self._signed_in_until[connection_id] = None
-            raise Unauthorized("the login has expired: sign in again, then resume the connection")
+            raise Unauthorized("the login has expired; sign in again, then resume the connection")
 
 
 class Account(NamedTuple):
-    """A help desk as the service keeps it: an endless row of events, each at its own instant."""
+    """The help desk of one account: an endless series of events, each at its own instant."""
 
     name: str
     personality: str
@@ -143,18 +143,18 @@ class Account(NamedTuple):
             raise Permanent(f"config.personality: expected one of {', '.join(PERSONALITIES)}")
         rate = config.get("rate", PERSONALITIES[personality])
         if type(rate) not in (int, float) or not 0.01 <= rate <= 600:
-            raise Permanent("config.rate: expected events a minute, a number from 0.01 to 600")
+            raise Permanent("config.rate: expected events per minute, a number from 0.01 to 600")
         name = f"{connection.tenant_id}/{connection.external_id}"
         return cls(name, personality, timedelta(minutes=1) / rate)
 
     def events(self, *, after: datetime, until: datetime) -> "takewhile[Signal]":
-        """Return what happened in this time, oldest first."""
+        """Return the events of this period, oldest first."""
         nearest = (after - OPENED_AT) // self.spacing
         first = nearest if self._instant(nearest) > after else nearest + 1
         return takewhile(lambda event: event.occurred_at <= until, map(self._event, count(first)))
 
     def chance(self, *question: object) -> float:
-        """Return a number in [0, 1), the same whenever the same is asked."""
+        """Return a number in [0, 1) that depends only on the arguments."""
         digest = hashlib.sha256(repr((self.name, *map(str, question))).encode()).digest()
         return int.from_bytes(digest[:6]) / 2**48
 
@@ -171,12 +171,12 @@ class Account(NamedTuple):
             payload["change"] = self._pick(CHANGES, ticket)
         if kind == "ticket_closed":
             payload["resolution"] = self._pick(ENDINGS, ticket)
-        # The time is in the key: another rate gives the same number to another ticket.
+        # The key has the time, because with another rate a number means another ticket.
         key = f"{ticket}:{kind}:{occurred_at.isoformat()}"
         return Signal(kind, occurred_at, payload, dedupe_key=key)
 
     def _instant(self, number: int) -> datetime:
-        # Less than a whole spacing is added, so that instants keep the order of their numbers.
+        # Add less than one spacing, so that instants stay in the order of their numbers.
         return OPENED_AT + self.spacing * number + self.spacing * 0.99 * self.chance(number)
 
     def _pick(self, options: tuple[str, ...], ticket: str) -> str:

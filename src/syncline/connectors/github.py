@@ -19,9 +19,9 @@ from syncline.sdk.connector import Connector
 
 HEADERS = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
 NEWEST_FIRST = {"sort": "updated", "direction": "desc"}
-SECONDARY_LIMIT_SECONDS = 60  # the least that GitHub asks for where it names no time
+SECONDARY_LIMIT_SECONDS = 60  # GitHub's minimum if it names no time
 FORGOTTEN = {400, 404, 410, 422}
-NOTHING_THERE = {409, 410}  # a repository without commits; one whose issues are switched off
+NOTHING_THERE = {409, 410}  # no commits, or issues are switched off
 
 Repository = Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")]
 Subject = Literal["issues", "pull_requests", "comments", "commits"]
@@ -29,7 +29,7 @@ EVERYTHING: tuple[Subject, ...] = ("issues", "pull_requests", "comments", "commi
 
 
 class Repositories(Configuration):
-    """What to read of which repositories."""
+    """Which repositories to read, and what of them."""
 
     repositories: list[Repository] = Field(min_length=1, max_length=200)
     include: list[Subject] = Field(default_factory=lambda: list(EVERYTHING), min_length=1)
@@ -40,7 +40,7 @@ class Repositories(Configuration):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One listing of one repository; its name is the place of its state in the cursor."""
+    """One listing of one repository; its name is its key in the cursor."""
 
     repository: str
     path: str
@@ -53,11 +53,11 @@ class Listing:
 
 
 class GitHub(Connector):
-    """Syncs repositories listing by listing, newest first: what is updated while the pages are
-    read moves to the front and pushes others back, so that none is skipped.
+    """Syncs repositories listing by listing, newest first.
 
-    The cursor holds for each listing the newest time that was read to its end (`since`), and what
-    makes the next answer a mere 304. While one is being read, `at` is where.
+    A record that is updated while the pages are read moves to the front and pushes others back, so
+    none is skipped. The cursor has, for each listing, the newest time that was read to the end
+    (`since`) and the validators that make the next response a 304. `at` is the page to read next.
     """
 
     provider = "github"
@@ -75,24 +75,21 @@ class GitHub(Connector):
             else:
                 place = Place(place.done)
             stored: Place | None = None
-            for listing, after in zip(left, [*left[1:], None], strict=True):
-                async for signals, following in _read(http, config, listing, place):
-                    before = (place.done, place.next)
-                    is_news = bool(signals) or (following.done, following.next) != before
-                    place = following
-                    if place.next is None and place.name is None and after is not None:
-                        place = replace(place, name=after.name)
-                    if is_news:
-                        stored = place
-                        yield SyncResult(signals, place.to_json(), has_more=place.next is not None)
-            if stored != place:  # the others had nothing new, and the round is over
+            async for signals, following in _read_all(http, config, left, place):
+                before = (place.done, place.next)
+                is_news = bool(signals) or (following.done, following.next) != before
+                place = following
+                if is_news:
+                    stored = place
+                    yield SyncResult(signals, place.to_json(), has_more=place.next is not None)
+            if stored != place:  # the last listings had nothing new
                 last = place.to_json()
                 yield SyncResult(next_cursor=None if last == cursor else last)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What was read of each listing, and which page of which one is next."""
+    """The cursor: what was read of each listing, and which page is next."""
 
     done: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None
@@ -128,14 +125,26 @@ def _listings(config: Repositories) -> list[Listing]:
     return found
 
 
+async def _read_all(
+    http: HttpClient, config: Repositories, listings: list[Listing], place: Place
+) -> AsyncIterator[tuple[list[Signal], Place]]:
+    """Yield the pages of all listings, each with the place after it."""
+    for listing, after in zip(listings, [*listings[1:], None], strict=True):
+        async for signals, following in _read(http, config, listing, place):
+            place = following
+            if place.next is None and place.name is None and after is not None:
+                place = replace(place, name=after.name)
+            yield signals, place
+
+
 async def _read(
     http: HttpClient, config: Repositories, listing: Listing, place: Place
 ) -> AsyncIterator[tuple[list[Signal], Place]]:
-    """Yield the pages of a listing, each with the place after it; the last says that it is done."""
+    """Yield the pages of a listing, each with the place after it; the last place marks it done."""
     known = place.done.get(listing.name) or {}
     answer = await _resumed(http, place)
     if answer is None:
-        if place.next:  # GitHub no longer knows the page: the listing begins anew
+        if place.next:  # GitHub no longer has the page: start the listing again
             place = Place(place.done, listing.name)
             yield [], place
         answer = await _first_page(http, config, listing, known)
@@ -154,13 +163,13 @@ async def _read(
         is_first = False
         answer = await http.get(following)
     now = {"since": place.seen} if place.seen else {}
-    if is_first and place.seen == known.get("since"):  # the very same will be asked for again
+    if is_first and place.seen == known.get("since"):  # the next request is the same
         now |= Validators.of(answer).to_json()
     yield await _signals_of(config, listing, answer), Place({**place.done, listing.name: now})
 
 
 async def _resumed(http: HttpClient, place: Place) -> Response | None:
-    """Return the page at which a run ended early, or None where there is none."""
+    """Return the page where a run ended early, or None."""
     if place.next is None:
         return None
     answer = await http.get(place.next, accept=FORGOTTEN)
@@ -182,7 +191,7 @@ async def _first_page(
 
 
 def _errors(answer: Response) -> SyncError | None:
-    """Read the secondary limit, which may come without a header that says so."""
+    """Recognise the secondary limit, which may come without a header."""
     is_secondary = answer.status_code in (403, 429) and b"secondary rate limit" in answer.content
     is_exhausted = answer.headers.get("x-ratelimit-remaining") == "0"  # then the reset counts
     if not is_secondary or is_exhausted or "retry-after" in answer.headers:
@@ -195,9 +204,9 @@ def _records(answer: Response) -> list[dict[str, Any]]:
     try:
         found = answer.json()
     except ValueError:
-        raise Transient("GitHub answered a page that is no JSON") from None
+        raise Transient("GitHub answered a page that is not JSON") from None
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise Transient("GitHub answered a page that is no list of objects")
+        raise Transient("GitHub answered a page that is not a list of objects")
     return found
 
 
@@ -245,13 +254,13 @@ def _time(listing: Listing, record: Mapping[str, Any]) -> str:
 
 
 def _digest(record: Mapping[str, Any]) -> str:
-    """Return what tells two edits within one second apart."""
+    """Return a digest that tells apart two edits in the same second."""
     said = repr([record.get(name) for name in ("state", "title", "body")])
     return hashlib.sha256(said.encode()).hexdigest()[:8]
 
 
 def _without_addresses(value: Any) -> Any:
-    """Return a record without the addresses of the API, which are more than half of it."""
+    """Return a record without the API's own URLs, which are more than half of it."""
     if isinstance(value, dict):
         kept = (n for n in value if n == "html_url" or not (n == "url" or n.endswith("_url")))
         return {name: _without_addresses(value[name]) for name in kept}

@@ -1,4 +1,4 @@
-"""The events of Matrix rooms: what a sync brings, and what it left out in between."""
+"""The events of Matrix rooms: what a sync returns, and the gaps that it leaves."""
 
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -32,7 +32,7 @@ class Homeserver(Configuration):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A part of a room's timeline that a sync left out: backwards from one token to another."""
+    """A part of a room's timeline that a sync left out, backwards from one token to another."""
 
     room: str
     start: str
@@ -46,8 +46,8 @@ class Gap:
 class Matrix(Connector):
     """Syncs the timelines of the rooms that the account has joined.
 
-    The cursor holds `since`, the token of the last sync, and the `gaps` that it left: these are
-    read first, newest events first, before the next sync.
+    The cursor has `since`, the token of the last sync, and the `gaps` that it left. The gaps are
+    read before the next sync, newest events first.
     """
 
     provider = "matrix"
@@ -97,13 +97,13 @@ def _read_sync(body: Mapping[str, Any], since: str | None) -> tuple[list[Signal]
 async def _read_gap(
     http: HttpClient, config: Homeserver, gap: Gap
 ) -> tuple[list[Signal], Gap | None]:
-    """Return a page of what was left out, and the gap that remains."""
+    """Return a page of a gap, and the gap that remains."""
     params = {"dir": "b", "from": gap.start, "limit": str(config.page_size)}
     if gap.end:
         params["to"] = gap.end
     path = f"{CLIENT}/rooms/{quote(gap.room, safe='')}/messages"
     answer = await http.get(path, params=params, accept={403, 404})
-    if answer.status_code != 200:  # the room was left: what it held may no longer be read
+    if answer.status_code != 200:  # the account left the room and may no longer read it
         return [], None
     body = _object(answer)
     chunk, end = body.get("chunk"), body.get("end")
@@ -120,7 +120,7 @@ def _signals(room: str, events: Iterable[Any]) -> list[Signal]:
         occurred_at = read_instant(event.get("origin_server_ts"))
         if not event.get("event_id") or not event.get("type") or occurred_at is None:
             raise Transient("the homeserver answered an event without its id, type or time")
-        # A redacted event comes without what it said; it is the same event all the same.
+        # A redacted event has no content, but it is the same event.
         payload = {name: event[name] for name in PAYLOAD if name in event}
         signals.append(
             Signal(
@@ -137,9 +137,9 @@ def _object(answer: Response) -> dict[str, Any]:
     try:
         body = answer.json()
     except ValueError:
-        raise Transient("the homeserver answered what is no JSON") from None
+        raise Transient("the homeserver answered something that is not JSON") from None
     if not isinstance(body, dict):
-        raise Transient("the homeserver answered what is no object")
+        raise Transient("the homeserver answered something that is not an object")
     return body
 
 

@@ -1,4 +1,4 @@
-"""Instants as providers write them: texts with or without zones, and numbers since 1970."""
+"""Instants as providers write them: text with or without a zone, or numbers since 1970."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -8,7 +8,7 @@ MILLISECONDS_FROM = 100_000_000_000  # in seconds that would be the year 5138
 
 
 def read_instant(value: Any) -> datetime | None:
-    """Return an aware instant, or None for what is none; a text without a zone is taken as UTC."""
+    """Return an aware instant, or None if the value is not one; text without a zone is UTC."""
     try:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return datetime.fromtimestamp(value / (1000 if value >= MILLISECONDS_FROM else 1), UTC)
@@ -20,7 +20,7 @@ def read_instant(value: Any) -> datetime | None:
 
 
 def later(one: Any, other: Any) -> Any:
-    """Return whichever value of a cursor field is larger, as it was written."""
+    """Return the larger value of a cursor field, as it was written."""
     if one is None or other is None:
         return other if one is None else one
     if type(one) is type(other) and not isinstance(one, str):
@@ -32,7 +32,7 @@ def later(one: Any, other: Any) -> Any:
 
 
 def earlier(value: Any, seconds: float) -> Any:
-    """Return a value of a cursor field so many seconds before, in the form it was written in."""
+    """Return a cursor field's value some seconds earlier, in the same form."""
     instant = read_instant(value)
     if not seconds or instant is None:
         return value

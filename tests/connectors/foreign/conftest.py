@@ -11,25 +11,25 @@ import pytest
 from support import fake_tap
 from support.processes import Fleet
 from syncline.children.sandbox import why_unavailable
-from syncline.connectors.foreign.environments import Installed
+from syncline.connectors.foreign.environments import InstalledProgram
 from syncline.connectors.foreign.singer import SingerTap
 
 SourceWriter = Callable[[Iterable[dict[str, Any]]], Path]
 
 
 @pytest.fixture
-def installed(tmp_path: Path) -> Installed:
+def installed(tmp_path: Path) -> InstalledProgram:
     """The fake tap, as if it had been installed."""
     return install_fake(tmp_path)
 
 
-def install_fake(folder: Path) -> Installed:
+def install_fake(folder: Path) -> InstalledProgram:
     program = folder / "tap-fake"
     body = Path(fake_tap.__file__).read_text()
     program.write_text(f"#!{sys.executable}\n{body}")
     program.chmod(0o755)
     folder.chmod(0o755)  # in a sandbox that root started it runs as a user that owns nothing
-    return Installed(
+    return InstalledProgram(
         name="tap-fake",
         requirement="tap-fake",
         package="tap-fake",
@@ -41,7 +41,7 @@ def install_fake(folder: Path) -> Installed:
 
 
 @pytest.fixture
-def tap(installed: Installed) -> SingerTap:
+def tap(installed: InstalledProgram) -> SingerTap:
     """The fake tap as an operator runs it without a sandbox, so that it can leave notes."""
     tap = SingerTap(installed)
     tap.sandboxed = False
@@ -57,7 +57,7 @@ def sandbox() -> None:
 
 
 @pytest.fixture
-def sandboxed_tap(installed: Installed, sandbox: None) -> SingerTap:
+def sandboxed_tap(installed: InstalledProgram, sandbox: None) -> SingerTap:
     return SingerTap(installed)
 
 

@@ -98,7 +98,7 @@ async def test_a_time_that_the_source_adds_makes_no_record_a_new_one(
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({}, "config.manifest is not an object"),
+        ({}, "config.manifest must be an object"),
         ({"manifest": MANIFEST}, "config.settings.records is missing"),
         (
             {"manifest": MANIFEST, "settings": {"records": 1}, "streams": ["x"]},

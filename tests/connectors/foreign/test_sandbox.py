@@ -20,7 +20,7 @@ from support.httpserver import Reply, Seen, http_server
 from syncline import Connection, Permanent, Transient
 from syncline.children.limits import ChildLimits
 from syncline.children.process import private_folder
-from syncline.connectors.foreign.environments import Installed
+from syncline.connectors.foreign.environments import InstalledProgram
 from syncline.connectors.foreign.singer import SingerTap
 from syncline.http import HttpEnvironment
 
@@ -41,13 +41,13 @@ def hostile(tmp_path: Path) -> SingerTap:
     return SingerTap(install_hostile(tmp_path / "environment"))
 
 
-def install_hostile(folder: Path) -> Installed:
+def install_hostile(folder: Path) -> InstalledProgram:
     folder.mkdir()
     program = folder / "tap-hostile"
     program.write_text(f"#!{sys.executable}\n{Path(hostile_tap.__file__).read_text()}")
     for path in (folder, program):
         path.chmod(0o755)
-    return Installed(
+    return InstalledProgram(
         name="tap-hostile",
         requirement="tap-hostile",
         package="tap-hostile",
@@ -267,7 +267,7 @@ async def test_what_hides_from_its_session_ends_with_the_run(hostile: SingerTap)
 async def test_a_line_that_grows_in_memory_is_refused_off_the_loop(hostile: SingerTap) -> None:
     line = '{"type": "RECORD", "stream": "x", "record": {"x": […[]]}}'
 
-    with pytest.raises(Transient, match="a line of the program holds more than 100000 values"):
+    with pytest.raises(Transient, match="a line of the program has more than 100000 values"):
         await found_by(hostile, ["blow_up", line])
 
 
@@ -275,14 +275,14 @@ KILLED_WORKER = """
 import asyncio, json, sys
 from uuid import UUID
 from syncline import Connection
-from syncline.connectors.foreign.environments import Installed
+from syncline.connectors.foreign.environments import InstalledProgram
 from syncline.connectors.foreign.singer import SingerTap
 
 tap, config = map(json.loads, sys.argv[1:])
 one = Connection(UUID(int=1), "a", "tap-hostile", "a", status="active", config=config, metadata={})
 
 async def sync():
-    async for page in SingerTap(Installed(**tap)).sync(one, None):
+    async for page in SingerTap(InstalledProgram(**tap)).sync(one, None):
         pass
 
 asyncio.run(sync())
@@ -318,11 +318,13 @@ async def test_tenants_may_use_it_only_inside_of_the_sandbox(hostile: SingerTap)
 
     hostile.sandboxed = False
     reason = hostile.why_not_for_tenants()
-    assert reason == "tap-hostile runs outside of the sandbox, because foreign.unsandboxed names it"
+    assert reason == "tap-hostile runs without a sandbox, because foreign.unsandboxed includes it"
 
     hostile.sandboxed = True
     hostile.probe = lambda: "unshare: Operation not permitted"
     reason = hostile.why_not_for_tenants()
     assert reason == "this host cannot sandbox tap-hostile: unshare: Operation not permitted"
-    with pytest.raises(Transient, match=r"\(unshare: .*name it in foreign\.unsandboxed to run it"):
+    with pytest.raises(
+        Transient, match=r"\(unshare: .*add tap-hostile to foreign\.unsandboxed to run it"
+    ):
         await found_by(hostile, ["environment"])

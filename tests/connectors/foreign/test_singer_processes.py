@@ -17,7 +17,7 @@ from connectors.foreign.test_singer import is_alive, orders
 from support import fake_tap, hostile_tap
 from support.processes import LEASE_SECONDS, Fleet, exit_code, until
 from syncline.cli.app import app
-from syncline.connectors.foreign.environments import Installed, Shelf
+from syncline.connectors.foreign.environments import InstalledProgram, InstalledPrograms
 from syncline.connectors.foreign.singer import SingerTap
 
 pytestmark = pytest.mark.process
@@ -26,7 +26,7 @@ TOTAL = 60
 
 
 async def test_a_tap_whose_workers_are_killed_loses_and_doubles_nothing(
-    fleet: Fleet, installed: Installed, tmp_path: Path, write_source: SourceWriter
+    fleet: Fleet, installed: InstalledProgram, tmp_path: Path, write_source: SourceWriter
 ) -> None:
     """It dies with its worker, and the next one gives it the state of the last page."""
     home = put_on_shelf(installed, tmp_path / "home")
@@ -54,7 +54,7 @@ async def test_a_tap_whose_workers_are_killed_loses_and_doubles_nothing(
     assert sum("--state" in argv for argv in starts) == 2
 
 
-def put_on_shelf(installed: Installed, home: Path) -> Path:
+def put_on_shelf(installed: InstalledProgram, home: Path) -> Path:
     folder = home / "singer" / installed.name
     folder.mkdir(parents=True)
     (folder / "installed.json").write_text(json.dumps(asdict(installed)))
@@ -142,7 +142,7 @@ async def test_a_tap_is_installed_without_our_secrets_and_runs_in_the_sandbox(
     wheel = build_wheel(tmp_path, "1.0", hostile_tap)
     before = os.umask(0o077)
     try:
-        tap = Shelf("singer", tmp_path / "home").add(str(wheel))
+        tap = InstalledPrograms("singer", tmp_path / "home").add(str(wheel))
     finally:
         os.umask(before)
 

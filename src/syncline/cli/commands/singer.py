@@ -12,7 +12,7 @@ from syncline.cli.session import perform, session_of
 
 if TYPE_CHECKING:
     from syncline.cli.interrupts import Interrupts
-    from syncline.connectors.foreign.environments import Installed, Shelf
+    from syncline.connectors.foreign.environments import InstalledProgram, InstalledPrograms
 
 commands = typer.Typer(
     help="Install Singer taps. Each one becomes a provider.",
@@ -36,7 +36,7 @@ def add(
     ] = None,
 ) -> None:
     """Install a tap in its own environment, as a provider."""
-    taps = _shelf()
+    taps = _installed_taps()
     if any(tap.name == name for tap in taps.all()):
         raise Failure(
             f"{name} is installed already; upgrade it with `syncline singer upgrade {name}`"
@@ -48,7 +48,7 @@ def add(
 @commands.command("list", epilog="Example: syncline singer list --json")
 def list_(json: AsJson = False) -> None:
     """List the installed taps."""
-    taps = _shelf().all()
+    taps = _installed_taps().all()
     if json:
         print_json([_record(tap) for tap in taps])
         return
@@ -61,7 +61,7 @@ def list_(json: AsJson = False) -> None:
 @commands.command(epilog="Example: syncline singer show tap-rest-api-msdk")
 def show(tap: Tap, json: AsJson = False) -> None:
     """Show a tap's settings, as the tap describes them."""
-    found = _shelf().get(tap)
+    found = _installed_taps().get(tap)
     if json:
         print_json({**_record(found), "about": found.about})
         return
@@ -95,7 +95,7 @@ def streams(
     from syncline.http.environment import NoTelemetry
     from syncline.model import Connection
 
-    installed = _shelf().get(tap)
+    installed = _installed_taps().get(tap)
     connector = SingerTap(installed)
     configure_connectors({tap: connector}, session_of(context).settings(), NoTelemetry())
     connection = Connection(
@@ -128,25 +128,25 @@ def upgrade(
     ] = None,
 ) -> None:
     """Install the newest version. Workers use it after a restart."""
-    _show_installed(_shelf().upgrade(tap, package))
+    _show_installed(_installed_taps().upgrade(tap, package))
     print("Restart running workers, so that they use it.")
 
 
 @commands.command(epilog="Example: syncline singer remove tap-rest-api-msdk")
 def remove(tap: Tap) -> None:
     """Remove a tap and its environment. Connections and signals stay."""
-    _shelf().remove(tap)
+    _installed_taps().remove(tap)
     print(f"Removed {tap}.")
 
 
-def _shelf() -> "Shelf":
-    from syncline.connectors.foreign.environments import Shelf
-    from syncline.connectors.foreign.singer import SHELF
+def _installed_taps() -> "InstalledPrograms":
+    from syncline.connectors.foreign.environments import InstalledPrograms
+    from syncline.connectors.foreign.singer import SINGER
 
-    return Shelf(SHELF)
+    return InstalledPrograms(SINGER)
 
 
-def _show_installed(tap: "Installed") -> None:
+def _show_installed(tap: "InstalledProgram") -> None:
     from syncline.children.sandbox import why_unavailable
 
     print(f"{tap.name}: {tap.package} {tap.version}")
@@ -160,7 +160,7 @@ def _show_installed(tap: "Installed") -> None:
         )
 
 
-def _record(tap: "Installed") -> dict[str, Any]:
+def _record(tap: "InstalledProgram") -> dict[str, Any]:
     return {
         "provider": tap.name,
         "package": tap.package,
@@ -171,7 +171,7 @@ def _record(tap: "Installed") -> dict[str, Any]:
     }
 
 
-def _required(tap: "Installed") -> list[str]:
+def _required(tap: "InstalledProgram") -> list[str]:
     schema = tap.settings_schema
     return [str(name) for name in schema.get("required") or ()] if isinstance(schema, dict) else []
 

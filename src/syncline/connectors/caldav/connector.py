@@ -30,7 +30,7 @@ OBJECTS = (
     f"<c:calendar-multiget {NAMESPACES}><prop><getetag/><c:calendar-data/></prop>"
     "{hrefs}</c:calendar-multiget>"
 )
-REFUSED = {403, 409, 410}  # how servers answer to a sync token that they no longer know
+REFUSED = {403, 409, 410}  # the usual statuses for an expired sync token
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -44,9 +44,9 @@ class Calendar(Configuration):
 class CalDav(Connector):
     """Syncs the objects of one calendar.
 
-    The cursor holds the `token` of the last report that was read to its end. While one is being
-    read, `until` is the token that it led to, and `after` the last address that was read: what
-    changes meanwhile comes with the report after `until`.
+    The cursor has the `token` of the last report that was read to the end. While a report is being
+    read, `until` is its own token and `after` the last URL that was read. Later changes come with
+    the report after `until`.
     """
 
     provider = "caldav"
@@ -81,12 +81,12 @@ class CalDav(Connector):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a connection left off."""
+    """The cursor."""
 
     token: str = ""
     after: str = ""
     until: str = ""
-    lost: str = ""  # a token that the server forgot, so that all is read anew
+    lost: str = ""  # an expired token, after which everything is read again
 
     @classmethod
     def from_json(cls, cursor: Any) -> "Place":
@@ -102,30 +102,32 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a server says of changes: the version of each address, or None for a deleted one."""
+    """A server's report of changes: the version at each URL, or None if it was deleted."""
 
     token: str
     changes: Mapping[str, str | None] = field(default_factory=dict)
-    is_cut: bool = False  # the server had more than it wanted to say at once
+    is_cut: bool = False  # the server has more changes
 
 
 async def _report(http: HttpClient, token: str) -> Report | None:
-    """Return the changes since a token, or None where the server no longer knows it."""
+    """Return the changes since a token, or None if the token expired."""
     answer = await _ask(http, CHANGES.format(token=escape(token)), accept=REFUSED if token else ())
     if answer.status_code in REFUSED:
         if b"valid-sync-token" not in answer.content:
-            raise Permanent(f"the calendar's report is refused with {answer.status_code}")
+            raise Permanent(f"the server refused the calendar's report with {answer.status_code}")
         return None
     report = await _parse("parse_report", answer, path=answer.url.path)
     if not report["token"]:
-        raise Permanent("config.url: the server answers no sync token; is it a calendar?")
+        raise Permanent(
+            "config.url: the server sent no sync token; check that the URL is a calendar"
+        )
     return Report(**report)
 
 
 async def _signals(
     http: HttpClient, hrefs: list[str], changes: Mapping[str, str | None], place: Place
 ) -> list[Signal]:
-    """Return what happened at some addresses; one that was deleted meanwhile is told as such."""
+    """Return the signals for some URLs; an object deleted meanwhile counts as deleted."""
     present = [href for href in hrefs if changes[href] is not None]
     found: dict[str, Signal] = {}
     if present:
@@ -143,7 +145,7 @@ async def _ask(http: HttpClient, body: str, accept: Any = ()) -> Response:
 
 
 async def _parse(function: str, answer: Response, **arguments: str) -> Any:
-    """Return what a document says; it is read in a process that can be stopped."""
+    """Parse a document in a process that can be stopped."""
     name = f"{documents.__name__}:{function}"
     try:
         return await PARSERS.parse(name, answer.content, arguments)
@@ -154,8 +156,8 @@ async def _parse(function: str, answer: Response, **arguments: str) -> Any:
             raise Permanent(error.message) from None
         if error.kind == "ModuleNotFoundError":
             raise Permanent("caldav needs an extra: pip install 'syncline[caldav]'") from None
-        told = mask_secrets(str(error), 300)
-        raise Transient(f"the calendar's answer cannot be read: {told}") from None
+        reason = mask_secrets(str(error), 300)
+        raise Transient(f"the calendar's answer cannot be parsed: {reason}") from None
 
 
 def _all_changed(objects: list[dict[str, Any]]) -> list[Signal]:
@@ -174,7 +176,7 @@ def _changed(href: str, etag: str, kind: str, objects: list[dict[str, str]], ics
 
 
 def _deleted(href: str, place: Place) -> Signal:
-    # The server does not say when; the token before it is the same whenever this is read again.
+    # The server does not say when. The token makes the key the same on every read.
     key = f"{href}@deleted:{place.token or place.lost}"
     return Signal("object_deleted", host_time(), {"href": href}, dedupe_key=key)
 

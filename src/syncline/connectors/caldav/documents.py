@@ -1,6 +1,6 @@
-"""What a calendar server's documents say; both functions are called in a process of their own.
+"""Parse the documents of a calendar server; both functions run in a parser process.
 
-The XML comes from the server and the calendar objects from whoever may write into the calendar.
+The XML comes from the server, the calendar objects from anybody who may write to the calendar.
 """
 
 from collections.abc import Iterator
@@ -16,17 +16,17 @@ TIMES = ("DTSTART", "DTEND", "DUE", "RECURRENCE-ID", "LAST-MODIFIED", "DTSTAMP",
 
 
 class NotAnAnswer(ValueError):
-    """The document is not what was asked for; another time it may be."""
+    """The document is not the expected one; a retry may help."""
 
 
 class NotAnObject(ValueError):
-    """A calendar object cannot be read."""
+    """A calendar object cannot be parsed."""
 
 
 def parse_report(content: bytes, path: str) -> dict[str, Any]:
-    """Return a report: its token, the version of each address (None: deleted), whether it is cut.
+    """Return a report: its token, the version at each URL (None: deleted), whether it is cut.
 
-    `path` is the calendar's own, under which a server says that it had more to tell.
+    `path` is the calendar's own, for which a server reports that it has more changes.
     """
     root = _parse(content)
     own = unquote(path).rstrip("/")
@@ -40,12 +40,12 @@ def parse_report(content: bytes, path: str) -> dict[str, Any]:
             changes[href] = None
         else:
             changes[href] = response.findtext(f".//{DAV}getetag") or ""
-    in_order = dict(sorted(changes.items()))  # sorted here, it takes the loop no time
+    in_order = dict(sorted(changes.items()))  # sorted here, off the event loop
     return {"token": root.findtext(f"{DAV}sync-token"), "changes": in_order, "is_cut": is_cut}
 
 
 def parse_objects(content: bytes) -> list[dict[str, Any]]:
-    """Return the calendar objects of an answer, each with its address and its version."""
+    """Return the calendar objects of a response, each with its URL and version."""
     found = []
     for href, response in _responses(_parse(content)):
         text = response.findtext(f".//{CALDAV}calendar-data")
@@ -60,13 +60,13 @@ def parse_objects(content: bytes) -> list[dict[str, Any]]:
 
 def _parse(content: bytes) -> ElementTree.Element:
     if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
-        raise NotAnAnswer("a document with entities, or a page for people")
+        raise NotAnAnswer("a document with entities, or an HTML page")
     try:
         root = ElementTree.fromstring(content)  # noqa: S314  (no entities: see above)
     except ElementTree.ParseError:
-        raise NotAnAnswer("what is no XML") from None
+        raise NotAnAnswer("something that is not XML") from None
     if root.tag != f"{DAV}multistatus":
-        raise NotAnAnswer("something else than a multistatus")
+        raise NotAnAnswer("something other than a multistatus")
     return root
 
 
@@ -78,13 +78,13 @@ def _responses(root: ElementTree.Element) -> Iterator[tuple[str, ElementTree.Ele
 
 
 def _read_objects(href: str, text: str) -> tuple[str, list[dict[str, str]]]:
-    """Return the kind of a calendar object, and its components: one, or one an exception."""
-    import icalendar  # an extra: the others need none of it
+    """Return the kind of a calendar object, and its components: one, plus one per exception."""
+    import icalendar  # only with the extra `caldav`
 
     try:
         whole = icalendar.Calendar.from_ical(text)
     except ValueError as error:
-        raise NotAnObject(f"{href} is no calendar object: {error}"[:1000]) from None
+        raise NotAnObject(f"{href} is not a calendar object: {error}"[:1000]) from None
     parts = [part for part in whole.subcomponents if part.name in COMPONENTS]
     kind = COMPONENTS[str(parts[0].name)] if parts else "object"
     return kind, [_read_component(part) for part in parts]

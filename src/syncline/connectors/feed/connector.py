@@ -1,4 +1,4 @@
-"""The entries of a feed: RSS, Atom or JSON Feed, with every edit of them."""
+"""The entries of a feed (RSS, Atom or JSON Feed) and their edits."""
 
 import hashlib
 import re
@@ -25,9 +25,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Feed(Connector):
     """Syncs one feed, in the order in which it lists its entries.
 
-    Config: `url`; `page_size` (default 200). An entry is known by its id and what it says: edited,
-    it comes again under another key. The cursor holds what makes the next answer a mere 304, and
-    `version`, which stands for all entries: as long as it is the same there is nothing new.
+    Config: `url`; `page_size` (default 200). An entry's key has its id and a digest of its content,
+    so an edited entry comes again. The cursor has the validators that make the next response a
+    304, and `version`, a digest of all entries: while it stays the same, nothing is new.
     `position` is how much of a version was read when a run ended early.
     """
 
@@ -54,7 +54,7 @@ class Feed(Connector):
                 Place(known.version if known.position else version, position).to_json(),
                 has_more=True,
             )
-        # What changed while a reading was interrupted is only seen by reading it all again.
+        # Changes during an interrupted read show only if everything is read again.
         is_whole = not known.position or known.version == version
         last = Place(version, 0, Validators.of(answer)) if is_whole else Place()
         yield SyncResult(signals[position:], last.to_json())
@@ -62,7 +62,7 @@ class Feed(Connector):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a connection left off."""
+    """The cursor."""
 
     version: str | None = None
     position: int = 0
@@ -85,7 +85,7 @@ class Place:
 
 
 def _translate(entries: list[Entry], url: str) -> tuple[list[Signal], str]:
-    """Return the entries as signals, and what stands for all of them."""
+    """Return the entries as signals, and the digest of all of them."""
     signals = [_signal(entry, url) for entry in entries]
     return signals, _digest(signal.dedupe_key or "" for signal in signals)
 
@@ -130,14 +130,14 @@ def _digest(texts: Iterable[str]) -> str:
 def _joined(url: str, link: str) -> str:
     try:
         return urljoin(url, link)
-    except ValueError:  # no address at all
+    except ValueError:  # not a URL
         return link
 
 
 def _parse_config(config: Any) -> tuple[str, int]:
     url, page_size = config.get("url"), config.get("page_size", 200)
     if not isinstance(url, str) or not re.match("https?://", url, re.IGNORECASE):
-        raise Permanent("config.url: expected the address of a feed, http:// or https://")
+        raise Permanent("config.url: expected the http:// or https:// URL of a feed")
     if type(page_size) is not int or not 1 <= page_size <= 5_000:
         raise Permanent("config.page_size: expected an integer from 1 to 5000")
     return url, page_size

@@ -1,4 +1,4 @@
-"""What a feed's document says, in one form for RSS, Atom and JSON Feed."""
+"""Parse RSS, Atom and JSON Feed into one form."""
 
 import io
 import re
@@ -16,14 +16,14 @@ from syncline.redaction import mask_secrets
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 SHORT, LONG, LONGEST = 1_000, 20_000, 100_000  # characters: titles and links, summaries, contents
 PARSE_FEED = f"{__name__}:parse_feed"
-MOST_ENTRIES = 20_000
+MAX_ENTRIES = 20_000
 INSTANTS = {"published_at", "updated_at", "feed_at"}
-MOST_PARTS = 50  # tags and enclosures of one entry
+MAX_PARTS = 50  # tags and enclosures of one entry
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry in the common form of all kinds of feed."""
+    """An entry, in one form for all kinds of feeds."""
 
     id: str = ""
     title: str = ""
@@ -40,35 +40,35 @@ class Entry:
 
 
 async def read_entries(content: bytes, content_type: str, *, is_known: bool) -> list[Entry]:
-    """Return the entries of a feed; what is none is a wrong address, or a passing mishap."""
+    """Return the entries of a feed, or raise `Permanent` (wrong URL) or `Transient`."""
     try:
-        # Its patterns are quadratic, so it runs where it can be stopped.
+        # The parser's patterns are quadratic, so it runs in a process that can be stopped.
         found = await PARSERS.parse(PARSE_FEED, content, {"content_type": content_type})
         return await in_thread_if_large(len(content), _restored, found)
     except ParserFailed as error:
         if error.kind == "NotAFeed":
-            reason = f"config.url: what it leads to is no feed ({error.message})"
-        else:  # whatever a hostile document made the parser stumble over
-            reason = f"config.url: the feed cannot be read: {mask_secrets(str(error), 300)}"
-    # A feed that was one before may show a page about maintenance; a new one has a wrong address.
+            reason = f"config.url: the document there is not a feed ({error.message})"
+        else:  # a hostile document may make the parser raise anything
+            reason = f"config.url: the feed cannot be parsed: {mask_secrets(str(error), 300)}"
+    # A known feed may show a maintenance page; a new one has a wrong URL.
     raise Transient(reason) if is_known else Permanent(reason)
 
 
 class NotAFeed(ValueError):
-    """The document is of another kind."""
+    """The document is not a feed."""
 
 
 def parse_feed(content: bytes, content_type: str) -> list[dict[str, Any]]:
-    """Return the entries of a feed as JSON; it is called in a process of its own."""
+    """Return the entries of a feed as JSON; it runs in a parser process."""
     if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         entries = _json_entries(parse_json(content, JsonBounds()))
     else:
         entries = _xml_entries(content, content_type)
-    return [_plain(entry) for entry in entries[:MOST_ENTRIES]]
+    return [_plain(entry) for entry in entries[:MAX_ENTRIES]]
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
-    """Return what says something in an entry, as JSON."""
+    """Return the non-empty fields of an entry, as JSON."""
     named = ((name, getattr(entry, name)) for name in Entry.__slots__)
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
@@ -85,11 +85,11 @@ def _restored(found: list[dict[str, Any]]) -> list[Entry]:
 
 
 def _xml_entries(content: bytes, content_type: str) -> list[Entry]:
-    # Without the address: ids would be taken for relative ones and change when a feed moves.
-    import feedparser  # only ever in a parser's process
+    # Without the URL: ids would be resolved as relative URLs and change when a feed moves.
+    import feedparser  # only in a parser process
 
     headers = {"content-type": content_type} if content_type else {}
-    # As a stream: plain bytes could be taken for the name of a file.
+    # As a stream, because plain bytes could be taken for a file name.
     parsed = feedparser.parse(io.BytesIO(content), response_headers=headers)
     if not parsed.get("version"):
         raise NotAFeed(_text(str(parsed.get("bozo_exception", "no RSS, no Atom")), 200))
@@ -102,7 +102,7 @@ def _xml_entries(content: bytes, content_type: str) -> list[Entry]:
 
 
 def _xml_entry(entry: dict[str, Any], about: dict[str, Any]) -> Entry:
-    parts = [_text(part.get("value"), LONGEST) for part in entry.get("content", [])[:MOST_PARTS]]
+    parts = [_text(part.get("value"), LONGEST) for part in entry.get("content", [])[:MAX_PARTS]]
     return Entry(
         id=_text(entry.get("id"), LONG),
         title=_text(entry.get("title"), SHORT),
@@ -110,10 +110,10 @@ def _xml_entry(entry: dict[str, Any], about: dict[str, Any]) -> Entry:
         author=_text(entry.get("author"), SHORT),
         summary=_text(entry.get("summary"), LONG),
         content="\n".join(parts)[:LONGEST],
-        tags=[_text(tag.get("term"), SHORT) for tag in entry.get("tags", [])[:MOST_PARTS]],
+        tags=[_text(tag.get("term"), SHORT) for tag in entry.get("tags", [])[:MAX_PARTS]],
         enclosures=[
             _enclosure(part.get("href"), part.get("type"))
-            for part in entry.get("enclosures", [])[:MOST_PARTS]
+            for part in entry.get("enclosures", [])[:MAX_PARTS]
         ],
         published_at=_instant(entry, "published_parsed", "created_parsed"),
         updated_at=_instant(entry, "updated_parsed"),
@@ -139,10 +139,10 @@ def _json_entry(item: dict[str, Any], feed_title: str) -> Entry:
         author=_text(", ".join(name for name in authors if isinstance(name, str)), SHORT),
         summary=_text(item.get("summary"), LONG),
         content=_text(content, LONGEST),
-        tags=[_text(tag, SHORT) for tag in (item.get("tags") or [])[:MOST_PARTS]],
+        tags=[_text(tag, SHORT) for tag in (item.get("tags") or [])[:MAX_PARTS]],
         enclosures=[
             _enclosure(part.get("url"), part.get("mime_type"))
-            for part in (item.get("attachments") or [])[:MOST_PARTS]
+            for part in (item.get("attachments") or [])[:MAX_PARTS]
         ],
         published_at=_json_instant(item.get("date_published")),
         updated_at=_json_instant(item.get("date_modified")),
@@ -155,15 +155,15 @@ def _enclosure(url: Any, kind: Any) -> dict[str, str]:
 
 
 def _text(value: Any, longest: int) -> str:
-    """Return a text that can be stored, whatever came."""
+    """Return the value as storable text, or an empty text."""
     if isinstance(value, int | float):  # some ids are numbers
         value = str(value)
     return UNSTORABLE.sub("", value[:longest]).strip() if isinstance(value, str) else ""
 
 
 def _instant(parsed: dict[str, Any], *names: str) -> datetime | None:
-    """Return the first time that feedparser made out, in UTC, or None where it is absurd."""
-    # Its own `get` would take one name for another.
+    """Return the first valid time among these fields, in UTC, or None."""
+    # feedparser's own `get` maps some names to others.
     found = next(filter(None, (dict.get(parsed, name) for name in names)), None)
     try:
         return datetime.fromtimestamp(timegm(found), UTC) if found else None

@@ -1,1 +1,1 @@
-"""Other people's connectors: programs in environments of their own, run as processes."""
+"""Third-party connectors: Singer taps and Airbyte manifests, run as separate programs."""

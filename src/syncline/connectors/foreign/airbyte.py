@@ -1,7 +1,7 @@
-"""Low-code Airbyte manifests, run by airbyte-cdk as a process of its own.
+"""Low-code Airbyte manifests, run by airbyte-cdk in a separate process.
 
-The provider `airbyte` is there where `source-declarative-manifest` is: beside this interpreter
-(`pip install 'syncline[airbyte]'`) or on the PATH, in whatever environment that leads to.
+The provider `airbyte` exists if `source-declarative-manifest` is installed: beside this interpreter
+(`pip install 'syncline[airbyte]'`), or anywhere on the PATH.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import logging
 import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,12 @@ from syncline.connectors.foreign.connector import ForeignConnector
 from syncline.connectors.foreign.host import LOG, Redact, redactor, write_json
 from syncline.connectors.foreign.options import Options, read_options
 from syncline.connectors.foreign.pages import (
-    Gathering,
+    PageBuffer,
     dedupe_key,
     kind_of,
     parse_line,
     parse_time,
+    read_pages,
 )
 from syncline.connectors.foreign.specification import secret_values
 from syncline.errors import Permanent, SyncError, Transient
@@ -33,23 +35,21 @@ from syncline.offload import in_thread, in_thread_if_large
 from syncline.sdk.connector import Connector
 
 PROGRAM = "source-declarative-manifest"
-IDLE_SECONDS = 5.0
-MOST_CATALOGS = 50
+MAX_CATALOGS = 50
 
 
 def installed_airbyte() -> list[Connector]:
-    """Return the connector, if the program that runs manifests is there."""
+    """Return the connector if the program that runs manifests is installed."""
     beside = str(Path(sys.executable).parent)
     found = shutil.which(PROGRAM, path=beside) or shutil.which(PROGRAM)
     return [AirbyteManifest(found)] if found else []
 
 
 class AirbyteManifest(ForeignConnector):
-    """Syncs by a manifest.
+    """Syncs with a manifest.
 
-    Config: `manifest`, an object; `settings`, what its spec asks for; `streams`, names or patterns
-    (default: all); `page_size` (default 1000); `ignored_fields`. Credentials are laid over
-    the settings.
+    Config: `manifest`, an object; `settings`, the fields of its spec; `streams`, names or patterns
+    (default: all); `page_size` (default 1000); `ignored_fields`. Credentials override settings.
     """
 
     provider = "airbyte"
@@ -68,31 +68,26 @@ class AirbyteManifest(ForeignConnector):
             write_json(folder / "manifest.json", manifest)
             streams = await self._wanted_streams(manifest, options, folder, redact)
             await in_thread(write_json, folder / "catalog.json", _configured(streams))
-            page = Gathering(options.page_size)
+            page = PageBuffer(options.page_size)
             translation = Translation(streams, page, cursor, redact, options.ignored_fields)
             write_json(folder / "state.json", translation.states)
             more = ("--catalog", folder / "catalog.json", "--state", folder / "state.json")
             arguments = _arguments("read", folder, *more)
-            async with self.running(arguments, inputs=folder, redact=redact) as source:
-                while (line := await source.next_line(IDLE_SECONDS)) != b"":
-                    if line is not None:
-                        await in_thread_if_large(len(line), translation.take, line)
-                    if page.is_ready:
-                        yield page.take()
-                failure = await source.failure(translation.failure)
-                if not page.is_empty:
-                    yield page.take()
-                if failure is not None:
-                    raise failure
+            async with (
+                self.running(arguments, inputs=folder, redact=redact) as source,
+                aclosing(read_pages(source, translation, page)) as results,
+            ):
+                async for result in results:
+                    yield result
 
     async def _wanted_streams(
         self, manifest: Any, options: Options, folder: Path, redact: Redact
     ) -> list[dict[str, Any]]:
-        """Return the streams that the manifest leads to and the connection wants."""
+        """Return the manifest's streams that the connection wants."""
         known = json.dumps([manifest, options.settings], sort_keys=True)
         key = hashlib.sha256(known.encode()).hexdigest()
         if key not in self._catalogs:
-            if len(self._catalogs) >= MOST_CATALOGS:
+            if len(self._catalogs) >= MAX_CATALOGS:
                 self._catalogs.clear()
             self._catalogs[key] = await self._discover(folder, redact)
         streams = self._catalogs[key]
@@ -103,7 +98,7 @@ class AirbyteManifest(ForeignConnector):
         return wanted
 
     async def _discover(self, folder: Path, redact: Redact) -> list[dict[str, Any]]:
-        translation = Translation([], Gathering(1), None, redact)
+        translation = Translation([], PageBuffer(1), None, redact)
         arguments = _arguments("discover", folder)
         async with self.running(arguments, inputs=folder, redact=redact) as source:
             while line := await source.next_line(120.0):
@@ -112,7 +107,7 @@ class AirbyteManifest(ForeignConnector):
         if failure is not None:
             raise failure
         if translation.catalog is None:
-            raise Transient("the manifest's streams were not told")
+            raise Transient("the manifest did not report its streams")
         return translation.catalog
 
 
@@ -125,12 +120,12 @@ def _manifest_of(connection: Connection) -> dict[str, Any]:
     config = connection.config
     manifest = config.get("manifest") if isinstance(config, Mapping) else None
     if not isinstance(manifest, dict):
-        raise Permanent("config.manifest is not an object")
+        raise Permanent("config.manifest must be an object")
     return manifest
 
 
 def _configured(streams: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the catalog to read: by increments wherever a stream can."""
+    """Return the catalog to read: incremental for every stream that supports it."""
     configured = []
     for stream in streams:
         modes = stream.get("supported_sync_modes") or []
@@ -140,12 +135,12 @@ def _configured(streams: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class Translation:
-    """Turns messages of the Airbyte protocol into signals and states, in their order."""
+    """Turns messages of the Airbyte protocol into signals and states, in order."""
 
     def __init__(
         self,
         streams: list[dict[str, Any]],
-        page: Gathering,
+        page: PageBuffer,
         cursor: Any,
         redact: Redact,
         ignored: frozenset[str] = frozenset(),
@@ -161,11 +156,11 @@ class Translation:
 
     @property
     def states(self) -> list[Any]:
-        """The states as the program takes them."""
+        """The states in the program's own format."""
         return [{"type": "STREAM", "stream": state} for state in self._states.values()]
 
     def take(self, line: bytes) -> None:
-        """Take one line of the program's output; what is no message is its log."""
+        """Take one line of output; a line that is not a message is logged."""
         message = parse_line(line)
         match message.get("type") if isinstance(message, dict) else None:
             case "RECORD":
@@ -190,11 +185,11 @@ class Translation:
         keys = [str(path[-1]) for path in described.get("source_defined_primary_key") or () if path]
         cursor_field = described.get("default_cursor_field") or [""]
         emitted = message.get("emitted_at")
-        told = datetime.fromtimestamp(emitted / 1000, UTC) if emitted else host_time()
+        fallback = datetime.fromtimestamp(emitted / 1000, UTC) if emitted else host_time()
         self._page.add(
             Signal(
                 kind=kind_of(stream),
-                occurred_at=parse_time(record.get(cursor_field[-1])) or told,
+                occurred_at=parse_time(record.get(cursor_field[-1])) or fallback,
                 payload=record,
                 dedupe_key=dedupe_key(stream, keys, record, ignored=self._ignored),
             ),

@@ -1,7 +1,7 @@
-"""What Singer taps and Airbyte manifests share: a connector that runs a program of others.
+"""What Singer taps and Airbyte manifests share: a connector that runs a third-party program.
 
-The program runs in a sandbox, whose only way out is a proxy that refuses what the HTTP client
-would refuse. Without a sandbox it runs only where the operator named its provider.
+The program runs in a sandbox. Its only network is a proxy with the rules of our HTTP client. It
+runs without a sandbox only if the operator's settings name its provider.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ SETTING = "foreign.unsandboxed"
 ENVIRONMENT = {"PYTHONUNBUFFERED": "1"}
 
 Command = Sequence[str | Path]
-Started = tuple[Child, list[str]]  # and the addresses that it was refused, as they come
+Started = tuple[Child, list[str]]  # the refused addresses, added as they occur
 
 
 class ForeignConnector(Connector):
-    """Runs one program, a process for each sync."""
+    """Runs one program, in a new process for each sync."""
 
     local = True
 
     def __init__(self, executable: str, environment: Iterable[str] = ()) -> None:
         self._executable = executable
-        self._environment = tuple(environment)  # further folders that the program reads
+        self._environment = tuple(environment)  # more folders that the program reads
         self.probe: Callable[[], str | None] = why_unavailable
 
     def why_not_for_tenants(self) -> str | None:
         if not self.sandboxed:
-            return f"{self.provider} runs outside of the sandbox, because {SETTING} names it"
+            return f"{self.provider} runs without a sandbox, because {SETTING} includes it"
         reason = self.probe()
         return None if reason is None else f"this host cannot sandbox {self.provider}: {reason}"
 
@@ -43,9 +43,9 @@ class ForeignConnector(Connector):
     async def running(
         self, arguments: Sequence[str | Path], *, inputs: Path, redact: Redact
     ) -> AsyncIterator[Running]:
-        """Lend the program, started with arguments; its input lies in a folder of ours.
+        """Yield the running program, and end it with the block.
 
-        However the block ends, so does the program.
+        `inputs` is the folder with its input files.
         """
         command = (self._executable, *arguments)
         starting = (
@@ -89,10 +89,10 @@ class ForeignConnector(Connector):
             yield child, proxy.refusals
 
     async def _require_sandbox(self) -> None:
-        # Another worker may have what this one lacks, so that the job is worth another attempt.
+        # Another worker may have a sandbox, so the job should be retried.
         reason = await asyncio.to_thread(self.probe)
         if reason is not None:
             raise Transient(
-                f"{self.provider} runs in a sandbox only, which this host does not allow "
-                f"({reason}); name it in {SETTING} to run it without one"
+                f"{self.provider} needs a sandbox, which this host does not allow ({reason}); "
+                f"add {self.provider} to {SETTING} to run it without one"
             )

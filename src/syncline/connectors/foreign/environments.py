@@ -1,7 +1,7 @@
-"""Environments of their own for foreign programs: installed, upgraded and removed by the user.
+"""Virtual environments of third-party programs: install, upgrade, remove.
 
-Each has a folder `NAME` with `installed.json`, which names the environment in use beside it. An
-upgrade makes a new one and then points there, so that what runs is not disturbed.
+Each program has a folder `NAME` with `installed.json`, which names the environment in use. An
+upgrade makes a new environment and then switches to it, so that running programs are undisturbed.
 """
 
 import importlib.util
@@ -26,8 +26,8 @@ NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,98}[a-z0-9])?")
 RECORD = "installed.json"
 ABOUT_SECONDS = 60
 INSTALL_SECONDS = 1800
-# An installation is the operator's own act: it reads their configuration of pip and ssh, may go
-# through their proxy and compile. Our settings, a database's or a cloud's are none of its business.
+# The operator installs: pip may read their pip and ssh configuration, use their proxy, and compile.
+# It does not get the variables of Syncline, of databases or of clouds.
 PASSED_ON = {"PATH", "HOME", "LANG", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 FOR_PIP = (
     *("PIP_", "XDG_", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSH_AUTH_SOCK", "GIT_SSH"),
@@ -52,8 +52,8 @@ print(json.dumps([one.metadata["Name"] for one in asked_for]))
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
-    """A foreign program, as it was installed."""
+class InstalledProgram:
+    """One installed program."""
 
     name: str
     requirement: str
@@ -69,29 +69,29 @@ class Installed:
 
     @property
     def capabilities(self) -> list[str] | None:
-        """What it says it can do; None where it says nothing."""
+        """The capabilities that it declares, or None if it declares none."""
         if not isinstance(self.about, dict) or not isinstance(self.about.get("capabilities"), list):
             return None
         return [str(one) for one in self.about["capabilities"]]
 
 
-class Shelf:
-    """The programs of one kind that were installed here."""
+class InstalledPrograms:
+    """The installed programs of one kind."""
 
     def __init__(self, kind: str, home: Path | None = None) -> None:
         self.folder = resolve_home(home) / kind
 
-    def all(self) -> list[Installed]:
-        """Return what is installed, by name; a record that cannot be read is left out."""
+    def all(self) -> list[InstalledProgram]:
+        """Return the installed programs by name, without records that cannot be read."""
         found = []
         for path in sorted(self.folder.glob(f"*/{RECORD}")):
             try:
-                found.append(Installed(**json.loads(path.read_text())))
+                found.append(InstalledProgram(**json.loads(path.read_text())))
             except (OSError, ValueError, TypeError):
                 continue
         return found
 
-    def get(self, name: str) -> Installed:
+    def get(self, name: str) -> InstalledProgram:
         for one in self.all():
             if one.name == name:
                 return one
@@ -100,8 +100,8 @@ class Shelf:
 
     def add(
         self, requirement: str, *, name: str | None = None, executable: str | None = None
-    ) -> Installed:
-        """Install what pip calls `requirement` into an environment of its own."""
+    ) -> InstalledProgram:
+        """Install a pip requirement into a new environment."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self.folder / f"environment-{new_id().hex}"
         try:
@@ -111,9 +111,9 @@ class Shelf:
             name = name or script
             if not NAME.fullmatch(name):
                 allowed = "lower-case letters, digits, '.', '_' and '-'"
-                raise Invalid("name", f"is {name!r}; it must be of {allowed}")
+                raise Invalid("name", f"is {name!r}; it must have only {allowed}")
             path = str(draft / "bin" / script)
-            installed = Installed(
+            installed = InstalledProgram(
                 name=name,
                 requirement=requirement,
                 package=package["name"],
@@ -128,25 +128,25 @@ class Shelf:
             raise
         return installed
 
-    def upgrade(self, name: str, requirement: str | None = None) -> Installed:
-        """Install the newest version beside the one in use; running workers keep to that one."""
+    def upgrade(self, name: str, requirement: str | None = None) -> InstalledProgram:
+        """Install the newest version; running workers keep using the one before."""
         old = self.get(name)
         script = Path(old.executable).name
         return self.add(requirement or old.requirement, name=name, executable=script)
 
     def remove(self, name: str) -> None:
-        """Remove a program; what runs of it may fail."""
+        """Remove a program; its running syncs may fail."""
         found = self.get(name)
         shutil.rmtree(self.folder / name)
         shutil.rmtree(found.environment, ignore_errors=True)
 
-    def _put(self, installed: Installed) -> None:
+    def _put(self, installed: InstalledProgram) -> None:
         folder = self.folder / installed.name
         folder.mkdir(mode=0o700, exist_ok=True)
         before = folder / "before.json"
         record = folder / RECORD
         if record.exists():
-            # The environment before the one in use may still be run from; older ones are not.
+            # Workers may still use the environment before this one, but no older one.
             if before.exists():
                 older = json.loads(before.read_text())["environment"]
                 shutil.rmtree(older, ignore_errors=True)
@@ -158,7 +158,7 @@ class Shelf:
 
 def _install(environment: Path, requirement: str) -> dict[str, Any]:
     """Make an environment with the package; return its name, version and scripts."""
-    # Our own pip installs into the other one, which is then there in no time.
+    # Our own pip installs into it, because installing pip first is slow.
     venv.create(environment, with_pip=not importlib.util.find_spec("pip"), symlinks=True)
     _pip_install(environment, requirement)
     python = environment / "bin" / "python"
@@ -173,7 +173,7 @@ def _install(environment: Path, requirement: str) -> dict[str, Any]:
 
 def _pip_install(environment: Path, requirement: str) -> None:
     if requirement.startswith("-"):
-        raise Invalid("package", f"is {requirement!r}, which is an option of pip")
+        raise Invalid("package", f"is {requirement!r}, which is an option of pip, not a package")
     python = str(environment / "bin" / "python")
     ours = importlib.util.find_spec("pip") is not None
     pip = [sys.executable, "-m", "pip", "--python", python] if ours else [python, "-m", "pip"]
@@ -199,12 +199,12 @@ def _starting(names: Iterable[str], prefix: str) -> list[str]:
 
 
 def _ask_about(environment: Path, executable: str) -> Any:
-    """Return what the program says about itself; None where it does not know how."""
+    """Return the program's description of itself, or None if it has none."""
     asking = [executable, "--about", "--format=json"]
     try:
         done = _run(asking, timeout=ABOUT_SECONDS)
         if "No module named 'pkg_resources'" in done.stderr:
-            # Older programs expect what environments used to come with.
+            # Older programs need setuptools, which environments used to include.
             _pip_install(environment, LAST_WITH_PKG_RESOURCES)
             done = _run(asking, timeout=ABOUT_SECONDS)
         about = json.loads(done.stdout[done.stdout.index("{") :])
@@ -216,13 +216,13 @@ def _ask_about(environment: Path, executable: str) -> Any:
 def _run(
     command: list[str], timeout: float = 120, also: tuple[str, ...] = ()
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command with an allow-list of variables, and those that begin as `also` says."""
+    """Run a command with the allowed variables, and those with a prefix in `also`."""
     environment = {
         name: value
         for name, value in os.environ.items()
         if name in PASSED_ON or name.startswith(("LC_", *also))
     }
-    return subprocess.run(  # noqa: S603  (what the user asked to install)
+    return subprocess.run(  # noqa: S603  (the user chose what to install)
         command,
         capture_output=True,
         text=True,
@@ -235,9 +235,9 @@ def _run(
 
 @contextmanager
 def _readable_files() -> Iterator[None]:
-    """Let files be made that others may read, as a sandboxed program's user has to.
+    """Create files that others may read, because a sandboxed program runs as another user.
 
-    The folder that they lie in stays closed to others.
+    Their folder stays closed to others.
     """
     before = os.umask(0o022)
     try:

@@ -1,7 +1,7 @@
-"""A foreign program that runs: its lines, its log, and what its end means.
+"""A running third-party program: its output, its log, and what its exit means.
 
-Nothing secret goes into its arguments or its environment: what it must know stands in files that
-only this user can read, in a folder that goes with the run.
+Its arguments and its environment have no secrets. It gets them in files that only this user can
+read, in a folder that is removed after the run.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from syncline.children.process import Child
 from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
 
 LOG = logging.getLogger("syncline.connectors.foreign")
-MAX_LINE = 8 * 2**20  # bytes; a signal's payload takes 1 MB at most
+MAX_LINE = 8 * 2**20  # bytes; a signal's payload has at most 1 MB
 LONGEST_LOG_LINE = 2000
 LEVEL = re.compile(r"\b(CRITICAL|ERROR|WARNING|INFO|DEBUG)\b")
-# What programs say on stderr about failures that the usual retry will not cure.
+# What programs print on stderr about failures that a retry does not fix.
 COMPLAINTS: tuple[tuple[type[SyncError], re.Pattern[str]], ...] = (
     (Unauthorized, re.compile(r"\b401 (Client Error|Unauthorized)|invalid_(grant|client)")),
     (RateLimited, re.compile(r"\b429 (Client Error|Too Many)|rate limit exceeded")),
@@ -37,27 +37,27 @@ Redact = Callable[[str], str]
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """A program that runs, as long as the block that started it lasts."""
+    """A running program; it ends with the block that started it."""
 
     child: Child
     listening: "asyncio.Task[None]"
     complaints: "deque[str]"
-    refusals: list[str] = field(default_factory=list)  # of addresses that it asked for
+    refusals: list[str] = field(default_factory=list)  # of addresses that it tried to reach
 
     async def next_line(self, patience_seconds: float) -> bytes | None:
-        """Return the next line of its output, empty at the end, or None if it stays silent."""
+        """Return the next line of output: empty at the end, None if there is none in time."""
         try:
             async with asyncio.timeout(patience_seconds):
                 return await self.child.stdout.readline()
         except TimeoutError:
             return None
         except ValueError:
-            raise Transient(f"a line of more than {MAX_LINE} bytes") from None
+            raise Transient(f"the program wrote a line of more than {MAX_LINE} bytes") from None
 
     async def failure(self, reported: SyncError | None = None) -> SyncError | None:
-        """Wait for its end; return what its exit code and its last words ask for.
+        """Wait for the program; return the error that its exit code and stderr mean, or None.
 
-        `reported` is what it said of it in its messages, and counts more than these.
+        `reported` is an error from the program's own messages, which takes precedence.
         """
         code = await self.child.process.wait()
         await self.listening
@@ -65,8 +65,10 @@ class Running:
             return reported
         words = "\n".join(self.complaints)
         if limit := self._exceeded(words):
-            return Transient(f"{limit}; it goes on from its last state: {words[-1000:]}")
-        said = f"exit code {code}: {words[-1500:] or 'it said nothing'}"
+            return Transient(
+                f"{limit}; the next run continues from its last state: {words[-1000:]}"
+            )
+        said = f"exit code {code}: {words[-1500:] or 'no output on stderr'}"
         if self.refusals:
             return Permanent(f"{self.refusals[0]} ({reported or said})")
         return reported or next(
@@ -83,7 +85,7 @@ class Running:
 
 @asynccontextmanager
 async def listen(child: Child, redact: Redact, name: str) -> AsyncIterator[Running]:
-    """Lend a program whose complaints are logged as it makes them."""
+    """Yield a running program, and log its stderr as it is written."""
     complaints: deque[str] = deque(maxlen=20)
     listening = asyncio.create_task(_listen(child, complaints, redact, name))
     try:
@@ -95,12 +97,12 @@ async def listen(child: Child, redact: Redact, name: str) -> AsyncIterator[Runni
 
 
 async def _listen(child: Child, complaints: "deque[str]", redact: Redact, name: str) -> None:
-    """Hand what the program says on stderr to our log, a line each, without secrets."""
+    """Log each line of the program's stderr, without secrets."""
     while True:
         try:
             line = await child.stderr.readline()
         except ValueError:
-            continue  # one too long to be read; the rest of it follows
+            continue  # the line is too long; its rest follows
         if not line:
             return
         text = redact(line.decode(errors="replace").strip())
@@ -112,7 +114,7 @@ async def _listen(child: Child, complaints: "deque[str]", redact: Redact, name: 
 
 def write_json(path: Path, value: Any) -> Path:
     """Write a new file that only this user can read."""
-    # New, so that a program cannot have put a link in its place.
+    # A new file, because the program could have put a link in its place.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         json.dump(value, file)
@@ -120,7 +122,7 @@ def write_json(path: Path, value: Any) -> Path:
 
 
 def redactor(*secrets: Any) -> Redact:
-    """Return what takes these values, wherever they stand in a text, out of it and cuts it."""
+    """Return a function that masks these values in text and shortens it."""
     from syncline.redaction import Scrubber, secrets_in
 
     scrub = Scrubber(set().union(*(secrets_in(one, besides=frozenset()) for one in secrets)))

@@ -1,4 +1,4 @@
-"""What a connection's config says to a foreign program, and to us about it."""
+"""The config of a connection to a third-party program."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ KNOWN = {"settings", "streams", "page_size", "snapshots", "ignored_fields"}
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The config, checked."""
+    """The checked config."""
 
     settings: dict[str, Any]
     streams: tuple[str, ...] = ()
@@ -24,14 +24,14 @@ class Options:
     ignored_fields: frozenset[str] = frozenset()
 
     def selects(self, stream: str) -> bool:
-        """Return whether a stream is wanted; without patterns the program decides."""
+        """Return whether a stream is wanted; without patterns, the program decides."""
         return not self.streams or any(fnmatchcase(stream, one) for one in self.streams)
 
 
 def read_options(
     connection: Connection, schema: Any, also_known: frozenset[str] = frozenset()
 ) -> Options:
-    """Return what the config says, or raise an error that names each field that is wrong."""
+    """Return the checked config, or raise `Permanent` with every field that is wrong."""
     config = connection.config if isinstance(connection.config, Mapping) else {}
     wrong = [f"config.{name} is unknown" for name in config.keys() - KNOWN - also_known]
     settings, credentials = config.get("settings", {}), connection.credentials

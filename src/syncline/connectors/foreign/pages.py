@@ -1,35 +1,38 @@
-"""Records of foreign programs as signals, gathered into pages that each commit with a cursor."""
+"""Records of third-party programs as signals, collected into pages with a cursor each."""
 
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any
+from typing import Any, Protocol
 
 from syncline.clock import monotonic
-from syncline.errors import Transient
+from syncline.connectors.foreign.host import Running
+from syncline.errors import SyncError, Transient
 from syncline.json_bounds import QUICK_NODES, JsonBounds, TooComplex, parse_json
 from syncline.model import Signal, SyncResult
+from syncline.offload import in_thread_if_large
 from syncline.sdk.page import MAX_KIND
 
-LARGEST_PAGE_BYTES = 8 * 2**20
-LONGEST_PAGE_SECONDS = 10.0  # what has come by then is committed, so that a slow source gets on
-LONGEST_KEY = 300
+MAX_PAGE_BYTES = 8 * 2**20
+MAX_PAGE_SECONDS = 10.0  # then the page is stored, so that a slow source makes progress
+MAX_KEY = 300
+IDLE_SECONDS = 5.0
 LINE_BOUNDS = JsonBounds(nodes=QUICK_NODES)
-# What programs stamp on a record anew at each run: times of their own (but not that of a deletion),
-# numbers of runs. An edit does not show here.
+# Fields that programs write anew at each run: their own times (except that of a deletion) and run
+# numbers. They do not mean that a record was edited.
 VOLATILE = re.compile(
     r"_sdc_(?!deleted)\w+_at|_sdc_(sequence|table_version)|_airbyte_((extracted|emitted)_at|raw_id)"
 )
 
 
-class Gathering:
-    """A page in the making.
+class PageBuffer:
+    """Collects signals and the latest state until they are a page.
 
-    Its cursor is the last state that came, which speaks for the records before it: they are all in
-    this page or in one before. Records after it come again if the run ends, and are dropped then.
+    The cursor is the last state, which covers all records before it: they are in this page or an
+    earlier one. Records after it come again if the run ends, and are dropped as duplicates.
     """
 
     def __init__(self, size: int) -> None:
@@ -48,11 +51,11 @@ class Gathering:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the page should be committed now."""
+        """Whether the page should be stored now."""
         return (
             len(self._signals) >= self._size
-            or self._bytes >= LARGEST_PAGE_BYTES
-            or (not self.is_empty and monotonic() - self._began >= LONGEST_PAGE_SECONDS)
+            or self._bytes >= MAX_PAGE_BYTES
+            or (not self.is_empty and monotonic() - self._began >= MAX_PAGE_SECONDS)
         )
 
     @property
@@ -60,7 +63,7 @@ class Gathering:
         return not self._signals and self._cursor is None
 
     def take(self) -> SyncResult:
-        """Return the page, and begin the next."""
+        """Return the page and start the next one."""
         page = SyncResult(self._signals, next_cursor=self._cursor)
         self._signals, self._bytes, self._cursor = [], 0, None
         self._began = monotonic()
@@ -74,9 +77,9 @@ def dedupe_key(
     version: Any = None,
     ignored: Collection[str] = (),
 ) -> str:
-    """Return a key that is the same for the same content, and another one after an edit.
+    """Return a key that stays the same until the record's content changes.
 
-    `ignored` are the fields in which the program writes something new at each run.
+    `ignored` are fields that the program writes anew at each run.
     """
     content = {
         name: value
@@ -86,17 +89,17 @@ def dedupe_key(
     text = json.dumps([stream, content, version], sort_keys=True, default=str)
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
     named = "/".join([stream, *(str(record.get(key)) for key in keys)])
-    return f"{storable(named)[:LONGEST_KEY]}/{digest}"
+    return f"{storable(named)[:MAX_KEY]}/{digest}"
 
 
 def kind_of(stream: str, event: str = "") -> str:
-    """Return a signal's kind: the stream, and what happened to it where that is no record."""
+    """Return a signal's kind: the stream, and the event if the signal is not a record."""
     ending = f".{event}" if event else ""
     return storable(stream)[: MAX_KIND - len(ending)] + ending
 
 
 def parse_time(value: Any) -> datetime | None:
-    """Return the instant that a text stands for, in UTC where it names no zone."""
+    """Return the instant of a text, as UTC if it has no zone."""
     if not isinstance(value, str) or len(value) < len("2025-01-01"):
         return None
     try:
@@ -107,11 +110,11 @@ def parse_time(value: Any) -> datetime | None:
 
 
 def parse_line(line: bytes) -> Any:
-    """Return the JSON of a line, without what a database cannot hold; None if it is none."""
+    """Return the JSON of a line, made storable, or None if the line is not JSON."""
     try:
         value = parse_json(line, LINE_BOUNDS)
     except TooComplex as error:
-        raise Transient(f"a line of the program holds {error}") from None
+        raise Transient(f"a line of the program has {error}") from None
     except ValueError:
         return None
     is_odd = any(mark in line.lower() for mark in (b"\\u0000", b"\\ud", b"nan", b"infinity"))
@@ -131,7 +134,34 @@ def _storable_value(value: Any) -> Any:
 
 
 def storable(text: str) -> str:
-    """Return the text with a sign in place of what Postgres cannot hold."""
+    """Replace the characters that Postgres cannot store."""
     return (
         text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     )
+
+
+class Translation(Protocol):
+    """Turns a program's lines into signals and states of a page."""
+
+    failure: SyncError | None  # as the program reported it
+
+    def take(self, line: bytes) -> None: ...
+
+
+async def read_pages(
+    program: Running, translation: Translation, page: PageBuffer
+) -> AsyncGenerator[SyncResult, None]:
+    """Yield pages as the program writes lines, then raise its failure if it failed.
+
+    The last page is yielded even if the program failed in the end.
+    """
+    while (line := await program.next_line(IDLE_SECONDS)) != b"":
+        if line is not None:
+            await in_thread_if_large(len(line), translation.take, line)
+        if page.is_ready:
+            yield page.take()
+    failure = await program.failure(translation.failure)
+    if not page.is_empty:
+        yield page.take()
+    if failure is not None:
+        raise failure

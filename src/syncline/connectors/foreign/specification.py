@@ -1,4 +1,4 @@
-"""What a foreign program says about its settings, and whether a connection's settings fit."""
+"""Check a connection's settings against a program's own JSON Schema."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,10 +15,9 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def problems(value: Any, schema: Any, where: str = "settings") -> Iterator[str]:
-    """Yield what is wrong with settings, each with the field and the rule.
+    """Yield each problem with its field and rule.
 
-    Reads the part of JSON Schema that programs describe their settings with; what else a schema
-    says is left to the program.
+    It checks the part of JSON Schema that programs use; the program checks the rest.
     """
     if not isinstance(schema, Mapping):
         return
@@ -53,7 +52,7 @@ def _problems_of_object(
 
 
 def secret_values(value: Any, schema: Any) -> list[Any]:
-    """Return the settings that their description marks as secret."""
+    """Return the settings that the schema marks as secret."""
     if not isinstance(schema, Mapping) or not isinstance(value, dict):
         return []
     known = schema.get("properties") or {}

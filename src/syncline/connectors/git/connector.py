@@ -1,4 +1,4 @@
-"""The connector: a cursor of what was seen, and the pages of what was not."""
+"""The git connector: pages of commits that the cursor has not seen."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from syncline.errors import Permanent, Transient
 from syncline.model import Connection, Signal, SyncResult
 from syncline.sdk.connector import Connector
 
-MAX_TIPS = 500  # keeps a cursor within 35 kB even with SHA-256 names
+MAX_TIPS = 500  # keeps a cursor below 35 kB even with SHA-256 names
 MAX_URL = 2_000
 MAX_BRANCH = 255
 REF_NAME = re.compile(r"(?!-)(?!.*(?:\.\.|@\{))[^\x00-\x20~^:?*\[\\\x7f]+")
@@ -29,12 +29,13 @@ BY_HAND = GitAccess(local_roots=(Path("/"),), schemes=("git", "ssh"))  # all tha
 class GitCommits(Connector):
     """Syncs one branch, oldest commit first.
 
-    Config: `url`, an https address, or a folder inside the roots that the operator allows;
-    `branch`, a branch or a full ref name (default: HEAD); `page_size` (default 100). Credentials,
-    for http and https: `token`, or `username` and `password`. The cursor holds the tips of what
-    was seen: parents are sent before their children, so what the tips do not reach is exactly
-    what is left, however late it was merged. `until` pins the newest commit while the pages of
-    one run follow each other.
+    Config: `url`, an https URL, or a folder inside the roots that the operator allows; `branch`, a
+    branch or a full ref name (default: HEAD); `page_size` (default 100). Credentials, for http and
+    https: `token`, or `username` and `password`.
+
+    The cursor has the tips of what was seen. Parents come before their children, so exactly the
+    commits that the tips do not reach are left, however late they were merged. `until` pins the
+    newest commit while the pages of one run follow each other.
     """
 
     provider = "git"
@@ -63,9 +64,9 @@ class GitCommits(Connector):
             )
 
     def why_not_for_tenants(self) -> str | None:
-        """Return what a tenant could reach that belongs to the operator."""
+        """Return why tenants could reach what belongs to the operator."""
         if self._own_roots or self._access.local_roots or self._access.schemes:
-            return "git.local_roots and git.schemes open to operators what tenants may not reach"
+            return "git.local_roots and git.schemes allow access that tenants must not have"
         return None
 
     def connections_with_files(self) -> Collection[UUID]:
@@ -82,7 +83,9 @@ class GitCommits(Connector):
                 head = pinned[0] if pinned else await repository.newest(config.ref)
             except StillFetching as progress:
                 if progress.commits == place.mirrored:
-                    raise Transient("no commit arrived in a whole run") from None
+                    raise Transient(
+                        "no commit arrived during a whole run; the server may be too slow"
+                    ) from None
                 waiting = place._replace(mirrored=progress.commits)
                 return SyncResult(next_cursor=waiting.to_json(), has_more=True)
             except NoSuchRef:
@@ -95,7 +98,7 @@ class GitCommits(Connector):
 
     @asynccontextmanager
     async def _open(self, connection: Connection, config: "Config") -> AsyncIterator[Repository]:
-        """Lend the repository in a folder, or the mirror that stands for an address."""
+        """Yield the repository in a folder, or the mirror of a URL."""
         limits, path = self.child_limits, path_of(config.url)
         with private_folder() as folder:
             if path is not None:
@@ -120,20 +123,22 @@ class GitCommits(Connector):
 
 
 async def _page(repository: Repository, head: str, place: "Place", page_size: int) -> SyncResult:
-    """Return the next commits on the way from what was seen to the head."""
+    """Return the next commits between what was seen and the head."""
     if place.seen == [head]:
         return SyncResult(next_cursor=Place([head]).to_json())
     seen, signals = await repository.find(place.seen), []
     unseen, met = await repository.survey(head, seen)
-    if not met.issuperset(place.seen):  # some of what was seen no longer leads to the head
+    if not met.issuperset(place.seen):  # the head no longer contains some seen commits
         seen = sorted(met)
         signals.append(_history_rewritten(place.seen, seen, *await repository.read([head])))
     page = await repository.read(unseen.first(page_size))
     while len(_tips(seen, page)) > MAX_TIPS and len(page) < len(unseen):
-        page_size *= 2  # rare; further commits join the many branches
+        page_size *= 2  # rare; more commits merge the branches
         before, page = len(page), await repository.read(unseen.first(page_size))
         if len(page) <= before:
-            raise Permanent(f"more than {MAX_TIPS} branches at once, with very large commits")
+            raise Permanent(
+                f"the history has more than {MAX_TIPS} parallel branches with very large commits"
+            )
     if len(page) == len(unseen):
         return SyncResult(signals + page, Place([head]).to_json())
     reached = Place(_tips(seen, page), until=head)
@@ -141,7 +146,7 @@ async def _page(repository: Repository, head: str, place: "Place", page_size: in
 
 
 async def _branch_deleted(repository: Repository, ref: str, place: "Place") -> SyncResult:
-    """Return a page that tells once of a branch that is gone; it may come back."""
+    """Return a page that reports a deleted branch once; the branch may come back."""
     if not place.seen or place.is_deleted:
         return SyncResult(next_cursor=place.to_json() if place.seen else None)
     last = await repository.read((await repository.find(place.seen))[:1])
@@ -189,7 +194,7 @@ def _history_rewritten(last_seen: list[str], met: list[str], head: Signal) -> Si
 
 
 def _tips(seen: Collection[str], page: Iterable[Signal]) -> list[str]:
-    """Return the commits, seen before or on this page, that have no child among them."""
+    """Return the seen commits, including this page, that have no child among them."""
     tips = set(seen)
     for commit in page:  # parents first
         tips.difference_update(commit.payload["parents"])

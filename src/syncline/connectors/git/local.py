@@ -1,4 +1,4 @@
-"""Repositories in folders of this machine: which may be read, and how none of their code runs."""
+"""Repositories in local folders: which may be read, and how none of their code ever runs."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -9,22 +9,22 @@ from syncline.children.limits import ChildLimits
 from syncline.connectors.git.program import Git
 from syncline.errors import Permanent
 
-MAX_FILE = 4_096  # what names a folder or a branch is a line
+MAX_FILE = 4_096  # the name of a folder or a branch is one line
 MAX_CONFIG = 1_000_000
 MAX_ALTERNATES = 100
 LINKED = ("objects", "refs", "packed-refs", "shallow", "reftable")
-EXTENSIONS = ("objectformat", "refstorage")  # how objects and refs are stored, and nothing else
+EXTENSIONS = ("objectformat", "refstorage")  # only how objects and refs are stored
 
 
 class Folders(NamedTuple):
-    """Where a repository keeps its HEAD, and where it keeps what its worktrees share."""
+    """The folder with a repository's HEAD, and the folder that its worktrees share."""
 
     git: Path
     common: Path
 
 
 def path_of(url: str) -> str | None:
-    """Return the folder that a `url` names by its absolute path, or None."""
+    """Return the folder if `url` is an absolute path, or None."""
     path = url.removeprefix("file://")
     return path if path.startswith("/") else None
 
@@ -32,7 +32,7 @@ def path_of(url: str) -> str | None:
 def find_folders(path: str, roots: Iterable[Path]) -> Folders:
     """Return the folders of a repository inside the roots.
 
-    What is missing and what is forbidden are answered alike: else one could look around.
+    Missing and forbidden folders give the same error, so that nobody can explore the disk.
     """
     allowed = [Path(os.path.realpath(root)) for root in roots]
     try:
@@ -42,22 +42,22 @@ def find_folders(path: str, roots: Iterable[Path]) -> Folders:
         parts = []
     if not parts or not all(_is_inside(part, allowed) for part in parts):
         raise Permanent(
-            "config.url: there is no git repository that may be read; "
-            "git.local_roots names the folders whose repositories may"
+            "config.url: there is no readable git repository; "
+            "add its folder to git.local_roots if there should be"
         )
     return found
 
 
 def roots_of(repository: Path) -> list[Path]:
-    """Return the roots that a repository needs: a worktree keeps most of it elsewhere."""
+    """Return the roots that a repository needs; a worktree keeps most of its data elsewhere."""
     found = _folders(str(repository))
     return sorted({Path(os.path.realpath(repository)), *found})
 
 
 async def build_view(folders: Folders, view: Path, limits: ChildLimits) -> Path:
-    """Fill a folder with links to a repository's objects and refs, beside a config of our own.
+    """Fill a folder with links to a repository's objects and refs, and a config of our own.
 
-    Git runs on the view: the repository's own config may name programs and other files.
+    Git runs on this view, because the repository's own config may name programs and other files.
     """
     listed = await Git(view, limits)("config", "--list", "-z", "--file", _config(folders))
     extensions = dict(entry.split("\n", 1) for entry in listed.split("\0") if "\n" in entry)
@@ -95,7 +95,7 @@ def _folders(path: str) -> Folders:
 
 
 def _parts(folders: Folders) -> Iterator[Path]:
-    """Yield what git would read; raise OSError where one that it needs is missing."""
+    """Yield the paths that git reads; raise OSError if a required one is missing."""
     for needed in (folders.git / "HEAD", folders.common / "objects", folders.common / "refs"):
         needed.stat()
     yield folders.git
@@ -105,7 +105,7 @@ def _parts(folders: Folders) -> Iterator[Path]:
 
 
 def _object_folders(first: Path) -> Iterator[Path]:
-    """Yield the folders of objects: a repository's, and those that it borrows from."""
+    """Yield the object folders: the repository's own and its alternates."""
     waiting, seen = [first], set[Path]()
     while waiting:
         folder = Path(os.path.realpath(waiting.pop()))
@@ -132,7 +132,7 @@ def _read_line(path: Path) -> str:
 
 
 def _read(path: Path, size: int) -> str:
-    if not path.is_file():  # reading a pipe would wait for ever
+    if not path.is_file():  # reading a pipe would block
         raise ValueError("not a file")
     with path.open("rb") as file:
         return file.read(size).decode()

@@ -1,4 +1,4 @@
-"""The mirror of an address, brought up to date in slices that are kept."""
+"""The local mirror of a remote repository, fetched in slices."""
 
 import fcntl
 import os
@@ -19,11 +19,11 @@ from syncline.errors import SyncError, Transient
 MIRRORED = "refs/syncline/head"
 TREELESS = (("remote.origin.promisor", "true"), ("remote.origin.partialCloneFilter", "tree:0"))
 FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow")
-SHRINKS_TO = 4  # a part of a slice that was never finished, for the next try
+SHRINKS_TO = 4  # the next slice is this part of one that never finished
 
 
 class StillFetching(Exception):
-    """A first fetch goes on in the next run; what has arrived is kept."""
+    """The first fetch continues in the next run; what has arrived is kept."""
 
     def __init__(self, commits: int) -> None:
         super().__init__(commits)
@@ -31,9 +31,9 @@ class StillFetching(Exception):
 
 
 class Pace(NamedTuple):
-    """How a first fetch is cut: commits in a slice at first, seconds of a run spent on them.
+    """How a first fetch is divided: commits in the first slice, and seconds per run.
 
-    A slice that took less than `quick` seconds is followed by one of twice the size.
+    After a slice that took less than `quick` seconds, the next is twice as large.
     """
 
     slice_commits: int = 2_000
@@ -41,18 +41,18 @@ class Pace(NamedTuple):
     quick: float = 10.0
 
     def within(self, run_seconds: float) -> "Pace":
-        """Return the pace of a run that may last so long, and should end of its own accord."""
+        """Return the pace for a run with this time limit, so that it ends by itself."""
         return self._replace(
             patience=min(self.patience, run_seconds / 3), quick=min(self.quick, run_seconds / 30)
         )
 
 
 class Mirror(Repository):
-    """Stands for one ref of an address, for one connection.
+    """The mirror of one ref, for one connection.
 
-    A first fetch comes in slices, from the newest commit down, each of which is kept however the
-    run ends: a history that takes longer than a run may take arrives over several. The slice that
-    a run dies in is smaller the next time.
+    The first fetch comes in slices, from the newest commit down. Each slice is kept however the
+    run ends, so a long history arrives over several runs. If a run dies during a slice, the next
+    run takes a smaller one.
     """
 
     def __init__(self, folder: Path, origin: Origin, pace: Pace, limits: ChildLimits) -> None:
@@ -79,7 +79,9 @@ class Mirror(Repository):
         try:
             await self._fetch_slices(fetch, is_new=is_new)
         except SyncError as error:
-            if "does not support" not in error.message:  # a server of plain files knows no slices
+            if (
+                "does not support" not in error.message
+            ):  # a server of plain files cannot send slices
                 raise
             await fetch()
 
@@ -88,10 +90,10 @@ class Mirror(Repository):
         option = "--depth" if is_new else "--deepen"
         while option == "--depth" or not self._is_whole():
             slice_began, boundary = monotonic(), self._boundary()
-            self._note("slice", str(max(1, size // SHRINKS_TO)))  # should this one never end
+            self._note("slice", str(max(1, size // SHRINKS_TO)))  # in case this one never ends
             await fetch(f"{option}={size}")
             if option == "--deepen" and self._boundary() == boundary:
-                self._note("whole", boundary)  # the origin itself has nothing below
+                self._note("whole", boundary)  # the origin itself is shallow
             option = "--deepen"
             size = size * 2 if monotonic() - slice_began < self._pace.quick else size
             self._note("slice", str(size))
@@ -103,7 +105,7 @@ class Mirror(Repository):
         return int(noted) if noted.isdigit() else self._pace.slice_commits
 
     def _boundary(self) -> str:
-        """Return the commits whose parents are not here; none where everything is."""
+        """Return the commits whose parents are missing; empty if the history is complete."""
         with suppress(FileNotFoundError):
             return "\n".join(sorted((self.folder / "shallow").read_text().split()))
         return ""
@@ -121,41 +123,44 @@ class Mirror(Repository):
         return ""
 
     async def make(self) -> None:
-        """Make the folder, where there is none."""
+        """Create the folder if it does not exist."""
         if (self.folder / "HEAD").exists():
             return
         with tempfile.TemporaryDirectory(prefix=NEW, dir=self.folder.parent) as workshop:
             draft = Path(workshop, "mirror")
             await Git(draft, self._limits)("init", "--quiet", "--bare", "--template=")
-            with suppress(OSError):  # another run was first, and its mirror is as good
+            with suppress(OSError):  # another run was first; its mirror is as good
                 os.rename(draft, self.folder)
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[int]:
-        """Let one process at a time fetch; git holds the lock on, should this process be killed."""
+        """Let one process fetch at a time; if this one is killed, git still holds the lock."""
         with _open(self.folder / "syncline-lock") as file:
             began = monotonic()
             while not _lock(file):
                 if monotonic() - began >= self._pace.patience:
-                    raise Transient("another run is still fetching from this address")
+                    raise Transient("another run is still fetching this repository")
                 await pause(0.05)
             yield file.fileno()
 
     def _sweep(self) -> None:
-        """Remove what a killed fetch left behind, which would stop every later one."""
+        """Remove lock files of a killed fetch, which would stop every later one."""
         for pattern in ("*.lock", "refs/syncline/*.lock", "objects/pack/tmp_*"):
             for left in self.folder.glob(pattern):
                 left.unlink(missing_ok=True)
 
     async def _fetching(self, refspec: str, lock: int) -> "Fetch":
-        settings = (("remote.origin.url", self._origin.url), *self._origin.settings)  # in no file
+        settings = (
+            ("remote.origin.url", self._origin.url),
+            *self._origin.settings,
+        )  # never written to a file
         settings += TREELESS if _leaves_gaps_alone(await self.git.version()) else ()
         git = Git(self.folder, self._limits, settings, self._origin.environment)
         return Fetch(git, refspec, self._origin.protocol, lock)
 
 
 def _leaves_gaps_alone(version: tuple[int, ...]) -> bool:
-    """Return whether it heeds GIT_NO_LAZY_FETCH; else a shallow server makes it fork on."""
+    """Return whether this git obeys GIT_NO_LAZY_FETCH; older ones fork without end."""
     return version >= (2, 45, 1) or (2, 39, 4) <= version < (2, 40)
 
 

@@ -1,4 +1,4 @@
-"""Runs the git program: no configuration but ours, and errors told apart by its complaints."""
+"""Run the git program with only our configuration, and turn its messages into SDK errors."""
 
 import os
 from collections.abc import Iterable
@@ -10,26 +10,26 @@ from syncline.children.process import ProgramNotFound, run
 from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
 from syncline.redaction import strip_addresses
 
-MINIMUM_VERSION = (2, 37)  # the first that can be held to an address, by http.curloptResolve
-MAX_OUTPUT = 256 * 2**20  # six million names of commits
+MINIMUM_VERSION = (2, 37)  # the first with http.curloptResolve, which pins the address
+MAX_OUTPUT = 256 * 2**20  # six million commit names
 MAX_COMPLAINT = 4_000
 MAX_MESSAGE = 500
 Pairs = tuple[tuple[str, str], ...]
 
-# What no repository, and nobody's configuration, may change.
+# No repository and no user's configuration may change these.
 ALWAYS: Pairs = (
     ("core.hooksPath", os.devnull),
     ("core.fsmonitor", "false"),
     ("core.askPass", ""),
-    ("credential.helper", ""),  # an empty one removes all the others
+    ("credential.helper", ""),  # an empty value removes all helpers
     ("protocol.allow", "never"),  # GIT_ALLOW_PROTOCOL names the exceptions
-    ("http.followRedirects", "false"),  # they, and a server's alternates, could lead anywhere
-    ("http.emptyAuth", "false"),  # else a server that asks for Kerberos gets this user's ticket
+    ("http.followRedirects", "false"),  # redirects and alternates could lead anywhere
+    ("http.emptyAuth", "false"),  # otherwise a server could get this user's Kerberos ticket
     ("transfer.bundleURI", "false"),
-    ("http.lowSpeedLimit", "1"),  # bytes a second; a silent server keeps nobody waiting for ever,
-    ("http.lowSpeedTime", "120"),  # least of all a process whose worker was killed
+    ("http.lowSpeedLimit", "1"),  # bytes a second, for lowSpeedTime seconds: a silent server
+    ("http.lowSpeedTime", "120"),  # must not block a process whose worker was killed
     ("gc.autoDetach", "false"),
-    # So that a pack larger than its memory can be read, a window at a time.
+    # A pack larger than the memory limit is read one window at a time.
     ("core.packedGitWindowSize", "16m"),
     ("core.packedGitLimit", "128m"),
     ("core.deltaBaseCacheLimit", "32m"),
@@ -41,10 +41,10 @@ ALWAYS: Pairs = (
 
 
 class NoSuchRef(Permanent):
-    """There is no commit at the ref that was asked for."""
+    """There is no commit at the requested ref."""
 
 
-# What git says, in the C locale, about failures that the usual retry will not cure.
+# What git prints, in the C locale, about failures that a retry does not fix.
 COMPLAINTS: tuple[tuple[type[SyncError], tuple[str, ...]], ...] = (
     (RateLimited, ("returned error: 429",)),
     (
@@ -77,10 +77,10 @@ COMPLAINTS: tuple[tuple[type[SyncError], tuple[str, ...]], ...] = (
 
 
 class Git(NamedTuple):
-    """The program, on one folder; its settings travel in the environment, which others cannot see.
+    """The git program, run on one folder; its settings are passed in the environment.
 
-    Arguments can be seen by every user of a machine, and an address is handed on in them: it must
-    hold no secrets by now.
+    Every user of the machine can see arguments, and the URL is one of them, so it must have no
+    secrets.
     """
 
     folder: Path
@@ -89,7 +89,7 @@ class Git(NamedTuple):
     environment: Pairs = ()
 
     async def __call__(self, *arguments: str, stdin: str = "") -> str:
-        """Run git, offline, and return the text that it printed; it should be short."""
+        """Run git offline and return its short output as text."""
         return (await self.output(*arguments, stdin=stdin)).decode(errors="replace")
 
     async def output(
@@ -100,7 +100,7 @@ class Git(NamedTuple):
         kept_open: Iterable[int] = (),
         most: int = MAX_OUTPUT,
     ) -> bytes:
-        """Run git and return what it printed, or raise what its complaint amounts to."""
+        """Run git and return its output, or raise the error that its message means."""
         try:
             finished = await run(
                 ("git", *arguments),
@@ -111,21 +111,21 @@ class Git(NamedTuple):
                 max_output=most,
             )
         except ProgramNotFound:
-            raise Permanent("the git program was not found: install git on this machine") from None
+            raise Permanent("the git program was not found; install git on this machine") from None
         if finished.code:
             raise _error(finished.error_output)
         return finished.output
 
     async def version(self) -> tuple[int, ...]:
-        """Return the program's version, or refuse one that cannot be held to an address."""
+        """Return git's version; refuse one that cannot be pinned to an address."""
         words = (await self("version")).split()
         numbers = words[2].split(".") if len(words) > 2 else []
         version = tuple(int(number) for number in numbers[:3] if number.isdecimal())
         if version < MINIMUM_VERSION:
             needed = ".".join(map(str, MINIMUM_VERSION))
             raise Permanent(
-                f"git {'.'.join(numbers[:3])} is too old: install {needed} or newer, "
-                "which can be held to the address that was checked"
+                f"git {'.'.join(numbers[:3])} is too old; install {needed} or newer, "
+                "which can be pinned to a checked address"
             )
         return version
 
@@ -138,7 +138,7 @@ class Git(NamedTuple):
         ]
         return {
             "LC_ALL": "C",
-            "GIT_DIR": str(self.folder),  # named outright: no search in parents, no owner to match
+            "GIT_DIR": str(self.folder),  # explicit: no search in parents, no owner check
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_ATTR_NOSYSTEM": "1",
@@ -146,7 +146,7 @@ class Git(NamedTuple):
             "GIT_ASKPASS": "",
             "SSH_ASKPASS_REQUIRE": "never",
             "GIT_NO_LAZY_FETCH": "1",
-            # Reading allows none: to fetch what is missing, a repository may name any program.
+            # Reading allows none: a repository may name any program to fetch missing objects.
             "GIT_ALLOW_PROTOCOL": ":".join(protocols),
             "GIT_CONFIG_COUNT": str(len(settings)),
             **_certificates(),
@@ -156,23 +156,23 @@ class Git(NamedTuple):
 
 
 def _certificates() -> dict[str, str]:
-    """Return the authorities that the operator trusts, by the names that git knows them under."""
+    """Return the operator's certificate authorities, under git's own variable names."""
     names = {"GIT_SSL_CAINFO": "SSL_CERT_FILE", "GIT_SSL_CAPATH": "SSL_CERT_DIR"}
     return {ours: os.environ[name] for ours, name in names.items() if os.environ.get(name)}
 
 
 def _error(complaint: bytes) -> SyncError:
-    """Return the error that says what to do next, without secrets and without a server's text."""
+    """Return the SDK error for git's message, without secrets and without the server's text."""
     said = _own_words(complaint)
     kinds = (kind for kind, phrases in COMPLAINTS if any(phrase in said for phrase in phrases))
     return next(kinds, Transient)(strip_addresses(said, MAX_MESSAGE) or "git ended without a word")
 
 
 def _own_words(complaint: bytes) -> str:
-    """Return the last that git itself said; what it quotes of a server begins with `remote:`."""
+    """Return git's own last message; what it quotes from a server begins with `remote:`."""
     text = complaint[-MAX_COMPLAINT:].decode(errors="replace").replace("\r", "\n")
     lines = text.split("\n")
     if len(complaint) > MAX_COMPLAINT:
-        del lines[0]  # its beginning, which says whose words it holds, was cut off
+        del lines[0]  # its beginning, which says who wrote it, was cut off
     own = " ".join(line for line in lines if not line.startswith("remote:"))
     return " ".join("".join(c if c.isprintable() else " " for c in own).split())

@@ -1,4 +1,4 @@
-"""A git folder, and what it holds."""
+"""Read commits from a git folder."""
 
 import asyncio
 import re
@@ -13,10 +13,10 @@ from syncline.model import Signal
 
 COMMIT_NAME = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 FIELDS = ("%H", "%P", "%ct", "%at", "%an", "%ae", "%s", "%b")
-LONGEST_LINE = 66  # bytes: a mark, the name of a commit by SHA-256, and the end of the line
+MAX_LINE = 66  # bytes: a mark, a SHA-256 commit name, and a newline
 LARGE = 1_000_000
 MAX_PRINTED = 64_000_000
-# Git takes any number for a date; from 0001-01-02 to 9999-12-30 it can be shown in every zone.
+# Git accepts any number as a date; 0001-01-02 to 9999-12-30 can be shown in every zone.
 EARLIEST, LATEST = -62_135_510_400, 253_402_128_000
 
 
@@ -28,27 +28,27 @@ class Repository:
         self.git = Git(folder, limits)
 
     async def newest(self, ref: str) -> str | None:
-        """Return the commit that `ref` names now, or None where nothing was ever committed."""
+        """Return the commit at `ref`, or None if the repository has no commits."""
         found = await self.find([ref])
         if not found and await self.git("for-each-ref", "--count=1"):
-            raise NoSuchRef(f"config.branch: there is no commit at {ref}")
+            raise NoSuchRef(f"config.branch: {ref} does not exist")
         return found[0] if found else None
 
     async def find(self, names: Collection[str]) -> list[str]:
-        """Return the commits behind these names, leaving out those that are not there."""
+        """Return the commits with these names, without those that do not exist."""
         asked = "".join(f"{name}^{{commit}}\n" for name in names)
         answer = await self.git("cat-file", "--batch-check=%(objectname)", stdin=asked)
         return [line for line in answer.splitlines() if COMMIT_NAME.fullmatch(line)]
 
     async def survey(self, head: str, seen: Collection[str]) -> tuple["Names", set[str]]:
-        """Return the commits not seen, parents first, and where they meet what was seen."""
+        """Return the unseen commits, parents first, and the seen commits that they build on."""
         revisions = "\n".join([head, *(f"^{sha}" for sha in seen), ""])
         options = ("--topo-order", "--reverse", "--boundary", "--stdin")
         names = Names(await self.git.output("rev-list", *options, stdin=revisions))
         return names, names.boundary
 
     async def read(self, commits: Sequence[str]) -> list[Signal]:
-        """Return these commits as signals, in the order given; fewer where they are very large."""
+        """Return these commits as signals, in order; fewer if they are very large."""
         if not commits:
             return []
         try:
@@ -57,7 +57,7 @@ class Repository:
             if len(commits) > 1:
                 return await self.read(commits[: len(commits) // 2])
             printed = await self._print(commits, FIELDS[:4] + ("",) * 4)
-        if len(printed) > LARGE:  # so that it holds up nobody else
+        if len(printed) > LARGE:  # in a thread, to keep the event loop free
             return await asyncio.to_thread(_commit_signals, printed)
         return _commit_signals(printed)
 
@@ -69,9 +69,9 @@ class Repository:
 
 
 class Names:
-    """The names of many commits, as git printed them, a line each; `-` marks the boundary.
+    """The names of many commits as git printed them, one a line; `-` marks the boundary.
 
-    A million of them are not taken apart: that would take longer than the event loop may be held.
+    They are not split into a list: for a million names that would hold the event loop too long.
     """
 
     def __init__(self, printed: bytes) -> None:
@@ -88,7 +88,7 @@ class Names:
 
     def first(self, count: int) -> list[str]:
         """Return the first of these commits, without the boundary."""
-        lines = self._printed[: (count + len(self.boundary)) * LONGEST_LINE].split()
+        lines = self._printed[: (count + len(self.boundary)) * MAX_LINE].split()
         return [line.decode() for line in lines if line[:1] != b"-"][:count]
 
 
@@ -98,13 +98,13 @@ def _commit_signals(printed: bytes) -> list[Signal]:
 
 
 def instant(seconds: str) -> datetime:
-    """Return the time of a date as git prints it; the epoch, where it could make out none."""
+    """Return the instant of a date as git prints it, or the epoch if it is not a date."""
     return datetime.fromtimestamp(min(max(int(seconds or 0), EARLIEST), LATEST), UTC)
 
 
 def _commit_signal(*fields: str) -> Signal:
     heading, parents, committed, authored, author, email, subject, body = fields
-    sha = heading.split()[-1]  # on the line below the heading that git gives each commit
+    sha = heading.split()[-1]  # the last word of the heading before each commit
     payload = {
         "sha": sha,
         "parents": parents.split(),

@@ -1,4 +1,4 @@
-"""Where mirrors are kept: a folder for each connection, which goes with it."""
+"""Where mirrors are stored: one folder per connection, removed with it."""
 
 import hashlib
 import os
@@ -11,21 +11,21 @@ from uuid import UUID
 
 from syncline.model import Connection
 
-GONE, NEW = "gone-", "new-"  # folders on their way out, and in
+GONE, NEW = "gone-", "new-"  # prefixes of folders being removed, and being created
 
 
 class MirrorStorage:
     """Folders named `<connection>-<digest of its tenant>`, each with one mirror.
 
-    A mirror holds what one connection was allowed to fetch. Nothing of it is shared: another
-    tenant, who knows the address but not the password, could read it otherwise.
+    A mirror has what one connection was allowed to fetch. Mirrors are never shared: a tenant that
+    knows the URL but not the password could read another's.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def mirror_of(self, connection: Connection, url: str, ref: str) -> Path:
-        """Return the folder of a connection's mirror, and remove those of its former config."""
+        """Return the folder of a connection's mirror; remove those of its earlier configs."""
         owner = self._folder / f"{connection.id.hex}-{_digest(connection.tenant_id)}"
         owner.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = _digest(f"{url} {ref}")
@@ -35,7 +35,7 @@ class MirrorStorage:
         return owner / name
 
     def connection_ids(self) -> set[UUID]:
-        """Return the connections that have a folder."""
+        """Return the ids of connections that have a folder."""
         found = set()
         with suppress(FileNotFoundError):
             for name in os.listdir(self._folder):
@@ -44,7 +44,7 @@ class MirrorStorage:
         return found
 
     def forget(self, connection_ids: Collection[UUID]) -> None:
-        """Remove the folders of these connections, and what an earlier removal left."""
+        """Remove the folders of these connections, and the remains of earlier removals."""
         for left in self._folder.glob(f"{GONE}*"):
             shutil.rmtree(left, ignore_errors=True)
         for connection_id in connection_ids:
@@ -53,7 +53,7 @@ class MirrorStorage:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder; it loses its name first, so that nobody finds half of it."""
+    """Rename a folder, then remove it, so that nobody finds half of it."""
     with (
         suppress(OSError),
         tempfile.TemporaryDirectory(

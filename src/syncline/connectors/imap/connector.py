@@ -1,4 +1,4 @@
-"""The messages of IMAP mailboxes: new ones, changed flags, and those that vanished."""
+"""The messages of IMAP mailboxes: new ones, changed flags, and removed ones."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from imapclient import IMAPClient
 
 VANISHED_A_PAGE = 10_000
-LONGEST_ENCODED = 4_000  # characters of a header that is decoded
+LONGEST_ENCODED = 4_000  # characters of a header to decode
 FIELDS = ["ENVELOPE", "FLAGS", "INTERNALDATE", "RFC822.SIZE"]
 
 
 class Imap(Connector):
-    """Syncs mailboxes one after the other; a plain `def`, as the library blocks.
+    """Syncs mailboxes one after the other; a plain `def`, because the library blocks.
 
-    The cursor holds a place for each mailbox. New messages are found by their numbers, changed
-    flags by their MODSEQ where the server has it, and vanished ones by comparing the numbers.
+    The cursor has a place for each mailbox. New messages are found by their numbers, changed flags
+    by MODSEQ if the server supports it, and removed messages by comparing the numbers.
     """
 
     provider = "imap"
-    local = True  # it opens connections of its own, beside the client that checks addresses
+    local = True  # it opens its own connections, outside the HTTP client
 
     def sync(self, connection: Connection, cursor: Any) -> SyncResult:
         config = read_configuration(Account, connection.config)
@@ -57,7 +57,7 @@ class Imap(Connector):
 def _read_mailbox(
     client: "IMAPClient", config: Account, name: str, known: Place | None
 ) -> tuple[list[Signal], Place, bool]:
-    """Return a page of what happened in a mailbox, the place after it, and whether more waits."""
+    """Return a page of a mailbox's changes, the place after it, and whether there are more."""
     chosen = client.select_folder(name, readonly=True)
     uidvalidity, modseq = int(chosen[b"UIDVALIDITY"]), int(chosen.get(b"HIGHESTMODSEQ", 0))
     signals: list[Signal] = []
@@ -76,7 +76,7 @@ def _read_mailbox(
         if len(uids) > len(page):
             return signals, place, True
     if modseq and modseq == place.modseq:
-        return signals, place, False  # where the server counts changes, there is none
+        return signals, place, False  # the server's change counter says that nothing changed
     vanished, place, has_more = _vanished(client, name, place)
     if has_more:
         return signals + vanished, place, True
@@ -120,7 +120,7 @@ def _changed_flags(
 
 
 def _vanished(client: "IMAPClient", name: str, place: Place) -> tuple[list[Signal], Place, bool]:
-    """Return a page of what is no longer there, the place after it, and whether more waits."""
+    """Return a page of removed messages, the place after it, and whether there are more."""
     if place.known is None:
         return [], place, False
     present = sorted(uid for uid in _search(client, 1) if uid < place.uidnext)

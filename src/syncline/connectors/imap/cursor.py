@@ -1,6 +1,6 @@
-"""Where an IMAP account was left off: a place for each mailbox, and its messages as ranges.
+"""The IMAP cursor: a place for each mailbox, with its messages as ranges.
 
-The ranges are never written out as numbers: a few bytes of a cursor may name millions.
+The ranges are never expanded into numbers: a few bytes may stand for millions.
 """
 
 import re
@@ -11,8 +11,8 @@ from typing import Any
 
 from syncline.errors import Permanent
 
-MAX_KNOWN_BYTES = 20_000  # of a mailbox's ranges, so that some of them fit into a cursor
-MAX_KNOWN_MESSAGES = 500_000  # of a mailbox: the library takes no longer answer to a SEARCH
+MAX_KNOWN_BYTES = 20_000  # per mailbox, so that several fit into a cursor
+MAX_KNOWN_MESSAGES = 500_000  # per mailbox: the library's limit for a SEARCH
 LARGEST_UID = 2**32 - 1
 LARGEST_MODSEQ = 2**63 - 1
 RANGE = re.compile(r"([0-9]{1,10})(?::([0-9]{1,10}))?")
@@ -20,7 +20,7 @@ RANGE = re.compile(r"([0-9]{1,10})(?::([0-9]{1,10}))?")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a mailbox was left off: `known` are the numbers of its messages, as ranges."""
+    """The place in a mailbox; `known` are the numbers of its messages, as ranges."""
 
     uidvalidity: int
     uidnext: int = 1
@@ -36,7 +36,7 @@ def write_cursor(places: Mapping[str, Place]) -> dict[str, Any]:
 
 
 def read_cursor(cursor: Any) -> dict[str, Place]:
-    """Return the places of a cursor, or refuse one that this connector cannot have written."""
+    """Return the places of a cursor; refuse one that this connector did not write."""
     try:
         found = {} if cursor is None else cursor["mailboxes"]
         places = {name: Place(**place) for name, place in found.items()}
@@ -58,7 +58,7 @@ def _check_numbers(name: str, place: Place) -> None:
 
 
 def _check_known(name: str, known: Any, uidnext: int) -> None:
-    """Refuse ranges that name more messages than a mailbox can be asked for."""
+    """Refuse ranges that cannot be right, or that have too many messages."""
     if not isinstance(known, str) or len(known) > MAX_KNOWN_BYTES:
         raise Permanent(f"cursor: known of {name!r} must be text of at most {MAX_KNOWN_BYTES}")
     ranges = read_ranges(known)
@@ -68,7 +68,7 @@ def _check_known(name: str, known: Any, uidnext: int) -> None:
     named = sum(map(len, ranges))
     if named > MAX_KNOWN_MESSAGES:
         raise Permanent(
-            f"cursor: known of {name!r} names {named} messages; "
+            f"cursor: known of {name!r} has {named} messages; "
             f"it must be at most {MAX_KNOWN_MESSAGES}"
         )
 
@@ -86,7 +86,7 @@ def read_ranges(text: str) -> list[range]:
 
 
 def write_ranges(ranges: Iterable[range]) -> str | None:
-    """Return ascending ranges as text, or None where they would be too many to keep."""
+    """Return ascending ranges as text, or None if they are too many to keep."""
     merged: list[range] = []
     for one in ranges:
         if merged and one.start <= merged[-1].stop:
@@ -114,7 +114,7 @@ def missing_from(known: str, present: Iterable[int]) -> Iterator[int]:
 
 
 def known_after(known: str, last: int, present: Iterable[int]) -> str | None:
-    """Return `known` without what is missing up to `last`."""
+    """Return `known` without the missing numbers up to `last`."""
     there = [range(uid, uid + 1) for uid in present if uid <= last]
     rest = [range(max(one.start, last + 1), one.stop) for one in read_ranges(known)]
     return write_ranges([*there, *filter(None, rest)])

@@ -1,4 +1,4 @@
-"""A session with an IMAP server: where it may go, how it logs in, and what its errors mean."""
+"""A session with an IMAP server: address checks, login, and SDK errors."""
 
 import socket
 import ssl
@@ -21,7 +21,7 @@ LOGIN = "username and password, or username and access_token"
 
 
 class Account(Configuration):
-    """Where an account's mailboxes are."""
+    """The server and the mailboxes of an account."""
 
     host: str = Field(min_length=1)
     port: int = Field(default=993, ge=1, le=65_535)
@@ -34,7 +34,7 @@ class Account(Configuration):
 def logged_in(
     account: Account, credentials: Mapping[str, Any] | None, *, allow_private: bool
 ) -> Iterator["IMAPClient"]:
-    """Lend a client that is logged in; whatever goes wrong meanwhile becomes one of our errors."""
+    """Yield a logged-in client; its errors inside the block become SDK errors."""
     try:
         from imapclient.exceptions import IMAPClientAbortError, IMAPClientError
     except ImportError:
@@ -44,7 +44,7 @@ def logged_in(
         client = _open(account, _addresses(account, allow_private=allow_private))
         _log_in(client, credentials or {})
         if client.has_capability("ENABLE") and client.has_capability("CONDSTORE"):
-            client.enable("CONDSTORE")  # some servers count changes only once somebody asks
+            client.enable("CONDSTORE")  # some servers count changes only after this
         yield client
     except SyncError:
         raise
@@ -60,13 +60,13 @@ def logged_in(
 def _leave(client: "IMAPClient") -> None:
     try:
         client.logout()
-    except Exception:  # what matters was said before; the socket must not stay open
+    except Exception:  # the session is over; only close the socket
         with suppress(Exception):
             client.shutdown()
 
 
 class _NamedContext(ssl.SSLContext):
-    """Checks certificates for the name that was asked for, though an address is connected to."""
+    """Verifies certificates for the host's name while connecting to its address."""
 
     host: str
 
@@ -107,7 +107,7 @@ def _log_in(client: "IMAPClient", credentials: Mapping[str, Any]) -> None:
     name, password = credentials.get("username"), credentials.get("password")
     token = credentials.get("access_token")
     if not isinstance(name, str) or not isinstance(token or password, str):
-        raise Unauthorized(f"the credentials must hold {LOGIN}")
+        raise Unauthorized(f"the credentials must have {LOGIN}")
     try:
         if token:
             client.oauth2_login(name, str(token))
@@ -116,23 +116,23 @@ def _log_in(client: "IMAPClient", credentials: Mapping[str, Any]) -> None:
     except LoginError as error:
         text = _without(str(error), credentials)
         if any(sign.lower() in text.lower() for sign in (*BUSY, "[UNAVAILABLE]")):
-            raise RateLimited(f"the server takes no login now: {text}") from None
-        raise Unauthorized(f"the server refuses the login: {text}") from None
+            raise RateLimited(f"the server accepts no logins at the moment: {text}") from None
+        raise Unauthorized(f"the server refused the login: {text}") from None
     except IMAPClientError as error:
         raise Transient(f"the login failed: {_without(str(error), credentials)}") from None
 
 
 def _addresses(account: Account, *, allow_private: bool) -> list[str]:
-    """Return what the host resolves to, once for all: what is checked here is connected to.
+    """Resolve the host once and return its checked addresses, to which the client connects.
 
-    Addresses that are not public, and passwords in the open, are refused unless it is allowed.
+    Private addresses and unencrypted passwords are refused unless the settings allow them.
     """
     if account.security == "none" and not allow_private:
-        raise Permanent("config.security: credentials would go in the open")
+        raise Permanent("config.security: credentials would go in the open; use tls or starttls")
     try:
         found = socket.getaddrinfo(account.host, account.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise Transient(f"{account.host} does not resolve: {error}") from None
+        raise Transient(f"{account.host} cannot be resolved: {error}") from None
     addresses = [str(address[0]) for *_, address in found]
     for address in addresses:
         if not allow_private and not is_public(address):

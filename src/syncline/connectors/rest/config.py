@@ -1,4 +1,4 @@
-"""What tells one JSON API from another: the configuration of `rest`."""
+"""The configuration of `rest`: what differs between one JSON API and another."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -10,11 +10,11 @@ from syncline.errors import Unauthorized
 from syncline.http import Authentication
 
 Path = str
-"""A path of keys such as `meta.next`; the empty one is the whole."""
+"""A path of keys such as `meta.next`; the empty path is the whole value."""
 
 
 class Auth(Configuration):
-    """How the credentials travel; `auto` goes by what they hold."""
+    """How credentials are sent; `auto` decides by their fields."""
 
     kind: Literal["auto", "header", "query"] = "auto"
     name: str = "authorization"
@@ -22,7 +22,7 @@ class Auth(Configuration):
 
 
 class Pagination(Configuration):
-    """How a page leads to the next; `url` and `token` are read from a header or a field."""
+    """How to find the next page; `url` and `token` are read from a header or a field."""
 
     style: Literal["none", "link", "url", "token", "page", "offset"] = "none"
     header: str | None = None
@@ -34,7 +34,7 @@ class Pagination(Configuration):
 
 
 class Since(Configuration):
-    """How to ask for what has changed: the largest value of a field that was seen."""
+    """How to request only changes: by the largest value of a field seen so far."""
 
     parameter: str
     field: Path
@@ -44,7 +44,7 @@ class Since(Configuration):
 
 
 class Tombstones(Configuration):
-    """How a deleted record is told from others: by a field, or by one of its values."""
+    """How to recognise a deleted record: by a field, or by one of its values."""
 
     field: Path
     value: Any = True
@@ -70,7 +70,7 @@ class Api(Configuration):
 
 
 def authentication_of(auth: Auth, credentials: Any) -> Authentication | None:
-    """Return how the token travels, or None where what the credentials hold decides."""
+    """Return how the token is sent, or None if the credentials' fields decide."""
     if auth.kind == "auto":
         return None
     token = (credentials or {}).get("token")
@@ -81,7 +81,7 @@ def authentication_of(auth: Auth, credentials: Any) -> Authentication | None:
 
 
 def secret_parameters(auth: Auth, credentials: Any) -> list[str]:
-    """Return which parameters of an address are secret; a provider may repeat them in links."""
+    """Return the secret query parameters, which a provider may repeat in its links."""
     if auth.kind == "query":
         return [auth.name.lower()]
     query = (credentials or {}).get("query")

@@ -1,4 +1,4 @@
-"""Any JSON API by configuration alone: where its records stand, and how its pages go on."""
+"""Any JSON API by configuration alone: where its records are, and how to find the next page."""
 
 import hashlib
 import json
@@ -28,14 +28,14 @@ from syncline.sdk.connector import Connector
 
 SMALL_ANSWER = 8_000_000  # bytes
 ENCODER = json.JSONEncoder(sort_keys=True)
-FORGOTTEN = {400, 404, 410}  # how providers answer to a page token that they no longer know
+FORGOTTEN = {400, 404, 410}  # the usual statuses for a page token that expired
 
 
 class Rest(Connector):
     """Syncs the records of one listing, each version of a record once.
 
-    The cursor holds `since`, the largest value of the cursor field whose listing was read to its
-    end; while one is being read, `next` leads to its next page and `seen` is its largest value.
+    The cursor has `since`, the largest value of the cursor field in a listing that was read to the
+    end. While a listing is being read, `next` is its next page and `seen` its largest value.
     """
 
     provider = "rest"
@@ -48,7 +48,7 @@ class Rest(Connector):
             connection, base_url=api.base_url, headers=api.headers, authentication=authentication
         ) as http:
             answer = await _first_page(http, api, place)
-            if answer is None:  # its pages are forgotten, and the listing begins anew
+            if answer is None:  # its page token expired: start the listing again
                 place = replace(place, seen=None, next=None)
                 yield SyncResult(next_cursor=place.to_json(), has_more=True)
                 answer = await _ask(http, api, place)
@@ -68,12 +68,12 @@ class Rest(Connector):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a connection left off."""
+    """The cursor."""
 
     since: Any = None
     seen: Any = None
     next: Mapping[str, Any] | None = None  # the next page: its `url`, or its `params`
-    validators: Validators = field(default_factory=Validators)  # where `since` stayed the same
+    validators: Validators = field(default_factory=Validators)  # used while `since` stays the same
 
     @classmethod
     def from_json(cls, cursor: Any) -> "Place":
@@ -97,7 +97,7 @@ class Page(NamedTuple):
 
 
 async def _first_page(http: HttpClient, api: Api, place: Place) -> Response | None:
-    """Return the page at that place, or None where it led into pages that are forgotten."""
+    """Return the page at a place, or None if its page token expired."""
     if place.next is None:
         return await _ask(http, api, place)
     answer = await _ask(http, api, place, accept=FORGOTTEN)
@@ -119,19 +119,21 @@ async def _ask(http: HttpClient, api: Api, place: Place, accept: Iterable[int] =
 def _read_page(api: Api, answer: Response, place: Place, secret: Iterable[str]) -> Page:
     records = find(answer, api.records)
     if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
-        kind = Permanent if place == Place() else Transient  # it may be a page about maintenance
+        kind = (
+            Permanent if place == Place() else Transient
+        )  # a known API may be down for maintenance
         raise kind(f"config.records: the answer has no list of objects at {api.records!r}")
     is_first = place.next is None
     following = _next_page(api.pagination, answer, place.next, len(records), secret)
     if following is not None and following == place.next:
-        raise Permanent("config.pagination: a page leads to itself")
+        raise Permanent("config.pagination: the next page of a page is itself")
     seen = _largest(api.since, records, place.seen, is_first=is_first)
     is_small = len(answer.content) <= SMALL_ANSWER
     signals = [_signal(api, record, is_small=is_small) for record in records]
     if following is not None:
         return Page(signals, Place(place.since, seen, following))
     since = later(place.since, seen)
-    is_known = is_first and since == place.since  # the very same will be asked for again
+    is_known = is_first and since == place.since  # the next request is the same
     return Page(
         signals, Place(since, validators=Validators.of(answer) if is_known else Validators())
     )
@@ -158,13 +160,13 @@ def _next_page(
     if pagination.style == "token":
         return {"params": {parameter: told}}
     url: URL = answer.url.join(str(told))
-    for name in secret:  # cursors are stored in the open
+    for name in secret:  # cursors are stored unencrypted
         url = url.copy_remove_param(name)
     return {"url": str(url)}
 
 
 def _told(pagination: Pagination, answer: Response) -> Any:
-    """Return what a page says of the next one."""
+    """Return where a page says the next one is."""
     if pagination.style == "link":
         return answer.links.get("next", {}).get("url")
     if pagination.header:
@@ -179,10 +181,10 @@ def _page_size(pagination: Pagination) -> dict[str, Any]:
 
 
 def _largest(since: Since | None, records: list[Any], seen: Any, *, is_first: bool) -> Any:
-    """Return the largest value of the cursor field, as far as all before it has been listed.
+    """Return the largest value of the cursor field up to which everything has been listed.
 
-    Newest first, that is known after the first page: what changes while the others are read is
-    larger, and may have slipped past them.
+    In descending order the first page has it: records that change while later pages are read get
+    larger values, and may move past those pages.
     """
     if since is None or (since.order == "descending" and not is_first):
         return seen
@@ -228,7 +230,7 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _digest(record: Mapping[str, Any], *, is_small: bool) -> str:
-    # Piece by piece, as one call would hold the interpreter for as long as a huge record takes.
+    # In pieces, because one call on a huge record would hold the interpreter.
     digest = hashlib.sha256()
     for piece in (json.dumps(record, sort_keys=True),) if is_small else ENCODER.iterencode(record):
         digest.update(piece.encode())
