@@ -82,7 +82,7 @@ def test_a_key_of_the_same_name_that_is_another_does_not_open() -> None:
 
 
 def test_without_a_key_nothing_is_sealed() -> None:
-    with pytest.raises(SettingsError, match="encrypted or not at all: set SYNCLINE_SECRET_KEYS"):
+    with pytest.raises(SettingsError, match="stored only encrypted; set SYNCLINE_SECRET_KEYS"):
         KeyRing(None).seal(SECRET, OWNER)
 
 

@@ -256,11 +256,10 @@ class Engine:
         self._key_uses = KeyUses(self._pool)
         self._files = ConnectorFiles(self._pool, self.providers)
         heartbeat = self._heartbeat()
-        limit = settings.api.max_stored_bytes_per_tenant
         self._upkeep = Upkeep(
             heartbeat,
             Maintenance(self._pool, clock, telemetry.upkeep, self._key_uses, self._files),
-            Pruner(self._pool, settings.retention, limit, clock, heartbeat, telemetry.upkeep),
+            Pruner(self._pool, settings, clock, heartbeat, telemetry.upkeep),
             self._embedded,
         )
         self._service = Service(engine, self._scheduler, self._worker, self._upkeep, self._wakeup)

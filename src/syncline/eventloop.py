@@ -1,4 +1,4 @@
-"""The event loop of a process that is Syncline's own."""
+"""The event loop of Syncline's own processes."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run the work on uvloop where it is installed (`syncline[fast]`), else as asyncio does."""
+    """Run the work on uvloop if it is installed (`syncline[fast]`), else on asyncio's own loop."""
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
         return runner.run(work)
 

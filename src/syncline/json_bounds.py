@@ -1,8 +1,7 @@
-"""How large a JSON document is inside, found in one linear pass before anything parses it.
+"""Measure a JSON document in one linear pass before it is parsed.
 
-A parser builds what a document asks for: a few kilobytes that were compressed become millions of
-lists. The scan uses no pattern and keeps no part of the document, so a body can be measured piece
-by piece while it arrives.
+A parser builds whatever a document has: a few compressed kilobytes may become millions of lists.
+The scan keeps no part of the document, so a body can be measured piece by piece as it arrives.
 """
 
 import gc
@@ -17,8 +16,8 @@ from typing import Any
 MAX_DEPTH = 64
 MAX_NODES = 1_000_000
 PIECE_BYTES = 65_536
-# Within these the parser in C is through before a loop that waits for the interpreter's lock is
-# missed: 40 ms for the worst document. It holds that lock from its first byte to its last.
+# Within these bounds the parser in C takes at most 40 ms, during which it holds the interpreter
+# lock and the event loop waits.
 QUICK_BYTES, QUICK_NODES = 4_000_000, 100_000
 STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 NOT_BRACKETS = bytes(set(range(256)).difference(STEPS))
@@ -35,20 +34,19 @@ class TooComplex(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonBounds:
-    """How deep a document may be nested, and how much it may hold."""
+    """How deep a document may be nested, and how large it may be."""
 
     depth: int = MAX_DEPTH
     nodes: int = MAX_NODES  # values: about 100 bytes of memory each
     number_bytes: int = 1_000  # the largest double has 309 digits
     string_bytes: int = 16_000_000
-    blank_bytes: int = 1_000_000  # in one place; a parser skips them in one go
+    blank_bytes: int = 1_000_000  # in a row; a parser skips them in one call
 
 
 class JsonScanner:
-    """Counts what a document holds, piece by piece.
+    """Measures a document piece by piece.
 
-    Up to the first mistake in the document the counts are exact. What stands after it does not
-    matter, because every parser stops there.
+    The counts are exact up to the first syntax error, where every parser stops.
     """
 
     def __init__(self, bounds: JsonBounds) -> None:
@@ -71,7 +69,7 @@ class JsonScanner:
         if self._has_open_escape:
             piece = b"\\" + piece
         if b"\\" in piece:
-            # Pairs go first, from the left: what is left of a run of backslashes escapes a quote.
+            # Remove pairs of backslashes first; a remaining one escapes a quote.
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
         self._has_open_escape = piece.endswith(b"\\")
         if self._has_open_escape:
@@ -106,7 +104,7 @@ class JsonScanner:
         if self.nodes > bounds.nodes:
             raise TooComplex("nodes", f"more than {bounds.nodes} values")
         deepest = self._depth + opened
-        if deepest > bounds.depth:  # the only pieces that can be too deep
+        if deepest > bounds.depth:  # only such a piece can be too deep
             brackets = outside.translate(None, NOT_BRACKETS)
             deepest = max(accumulate(map(STEPS.__getitem__, brackets), initial=self._depth))
             if deepest > bounds.depth:
@@ -120,19 +118,19 @@ class JsonScanner:
 
 
 def check_json(document: bytes, bounds: JsonBounds) -> int:
-    """Return how many values a document holds, or raise `TooComplex`."""
+    """Return the number of values in a document, or raise `TooComplex`."""
     scanner = JsonScanner(bounds)
     scanner.feed(document)
     return scanner.nodes
 
 
 def parse_json(document: bytes, bounds: JsonBounds) -> Any:
-    """Return the value of a document; raise `TooComplex`, or ValueError where it is no JSON.
+    """Parse a document; raise `TooComplex`, or ValueError if it is not JSON.
 
-    One that is large is parsed by Python instead of C, which is ten times slower and lets other
-    threads have their turn every few milliseconds. Call it in a thread then.
+    A large one is parsed in Python instead of C, which is ten times slower but lets other threads
+    run every few milliseconds. Call it in a thread then.
     """
-    if len(document) <= PIECE_BYTES:  # too small to do harm, and most are
+    if len(document) <= PIECE_BYTES:  # most documents, too small to do harm
         try:
             return json.loads(document)
         except RecursionError:
@@ -149,10 +147,10 @@ def parse_json(document: bytes, bounds: JsonBounds) -> Any:
 
 
 class _Uncollected:
-    """Leaves the garbage collector out while large documents are read.
+    """Turns the garbage collector off while large documents are parsed.
 
-    They hold no cycles, but so many values that it would go over all of them, and over all else in
-    the process, again and again: each time the loop is held for as long as that takes.
+    They have no cycles, but so many values that the collector would scan them, and everything else
+    in the process, again and again, and hold the event loop each time.
     """
 
     def __init__(self) -> None:
@@ -174,11 +172,11 @@ class _Uncollected:
                 gc.enable()
 
 
-UNCOLLECTED = _Uncollected()  # of the process, as the collector is
+UNCOLLECTED = _Uncollected()  # one per process, like the collector
 
 
 class _PythonDecoder(json.JSONDecoder):
-    """Walks lists and objects in Python; each string is still read by C."""
+    """Parses lists and objects in Python; C still parses each string."""
 
     def __init__(self) -> None:
         super().__init__(object_pairs_hook=_object)
@@ -189,5 +187,5 @@ class _PythonDecoder(json.JSONDecoder):
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) <= QUICK_NODES // 2:
         return dict(pairs)
-    # Slower, and interruptible.
+    # Slower than dict(pairs), but interruptible.
     return {key: value for key, value in pairs}  # noqa: C416

@@ -1,8 +1,8 @@
-"""The key ring: seals what is secret with AES-256-GCM, and opens it again.
+"""The key ring: encrypts secrets with AES-256-GCM, and decrypts them.
 
-A sealed text says which key it needs: a byte 1, the length of the key's id, the id, a random nonce
-of 96 bits, the ciphertext with its tag. The owner (tenant, connection, column) and the key's id are
-authenticated along with it, so a text that was moved to another row does not open.
+A sealed text is a byte 1, the length of the key's id, the id, a random nonce of 96 bits, and the
+ciphertext with its tag. The owner (tenant, connection, column) and the key's id are authenticated
+too, so a text that was moved to another row does not open.
 """
 
 import base64
@@ -25,7 +25,7 @@ KEY_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
 class CannotOpen(Exception):
-    """A sealed text does not open; the message says why, and never what is in it."""
+    """A sealed text does not open; the message says why, but not its content."""
 
 
 class KeyMissing(CannotOpen):
@@ -33,14 +33,14 @@ class KeyMissing(CannotOpen):
 
 
 class KeyRing:
-    """Keys by their ids; the first seals, each of them opens."""
+    """Keys by id; the first one seals, all of them open."""
 
     def __init__(self, text: str | None) -> None:
         self._keys = _parse(text or "")
 
     @classmethod
     def of(cls, secret: SecretStr | None) -> "KeyRing":
-        """Return the ring that a setting describes; an empty one where there is none."""
+        """Return the key ring of a setting, empty if there is none."""
         return cls(secret.get_secret_value() if secret else None)
 
     def __repr__(self) -> str:
@@ -51,13 +51,13 @@ class KeyRing:
         """The id of the key that seals."""
         if not self._keys:
             raise SettingsError(
-                f"credentials are stored encrypted or not at all: set {VARIABLE} "
+                f"credentials are stored only encrypted; set {VARIABLE} "
                 "(`syncline secrets key` makes a key)"
             )
         return next(iter(self._keys))
 
     def seal(self, text: bytes, owner: Sequence[str]) -> bytes:
-        """Return the text under the first key, bound to its owner."""
+        """Encrypt text with the first key, bound to its owner."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         key_id, nonce = self.first, os.urandom(NONCE_BYTES)
@@ -66,7 +66,7 @@ class KeyRing:
         return FORMAT + bytes([len(name)]) + name + nonce + sealed
 
     def open(self, sealed: bytes, owner: Sequence[str]) -> bytes:
-        """Return what was sealed for this owner, or raise `CannotOpen`."""
+        """Decrypt what was sealed for this owner, or raise `CannotOpen`."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -80,21 +80,23 @@ class KeyRing:
 
 
 def new_key(key_id: str) -> str:
-    """Return a fresh key, as the setting takes it."""
+    """Return a new key in the format of the setting."""
     if not KEY_ID.fullmatch(key_id):
-        raise ValueError(f"the key's id is {key_id!r}; it must be 1 to 64 of A-Z a-z 0-9 _ . -")
+        raise ValueError(
+            f"the key's id is {key_id!r}; it must be 1 to 64 characters of A-Z a-z 0-9 _ . -"
+        )
     return f"{key_id}:{base64.b64encode(os.urandom(KEY_BYTES)).decode()}"
 
 
 def _parse(text: str) -> dict[str, bytes]:
-    """Return the keys of `id:base64,id:base64`; no message quotes what may be a key."""
+    """Parse `id:base64,id:base64`; no message quotes a key."""
     keys: dict[str, bytes] = {}
     for place, entry in enumerate((part.strip() for part in text.split(",") if part.strip()), 1):
         key_id, colon, encoded = entry.partition(":")
         if not colon or not KEY_ID.fullmatch(key_id):
             raise SettingsError(
                 f"{SETTING}: entry {place} must look like id:key, "
-                "its id 1 to 64 of A-Z a-z 0-9 _ . -"
+                "with an id of 1 to 64 characters of A-Z a-z 0-9 _ . -"
             )
         try:
             key = base64.b64decode(encoded, validate=True)
@@ -105,7 +107,7 @@ def _parse(text: str) -> dict[str, bytes]:
                 f"{SETTING}: the key {key_id!r} must be {KEY_BYTES} bytes of base64"
             )
         if key_id in keys:
-            raise SettingsError(f"{SETTING}: the id {key_id!r} stands there twice")
+            raise SettingsError(f"{SETTING}: the id {key_id!r} is there twice")
         keys[key_id] = key
     return keys
 
@@ -113,10 +115,10 @@ def _parse(text: str) -> dict[str, bytes]:
 def _take_apart(sealed: bytes) -> tuple[str, bytes, bytes]:
     name_ends = 2 + sealed[1] if len(sealed) > 1 else 2
     if sealed[:1] != FORMAT or len(sealed) < name_ends + NONCE_BYTES:
-        raise CannotOpen("they are in no form that this version knows")
+        raise CannotOpen("they have a format that this version does not know")
     key_id = sealed[2:name_ends].decode("ascii", errors="replace")
     return key_id, sealed[name_ends : name_ends + NONCE_BYTES], sealed[name_ends + NONCE_BYTES :]
 
 
 def _bound(owner: Sequence[str], key_id: str) -> bytes:
-    return json.dumps([*owner, key_id], ensure_ascii=False).encode()  # no two lists look alike
+    return json.dumps([*owner, key_id], ensure_ascii=False).encode()  # unambiguous

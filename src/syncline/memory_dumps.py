@@ -1,4 +1,4 @@
-"""Keep keys and credentials out of memory dumps: no core file, and no other process may look."""
+"""Keep keys and credentials out of core files and away from other processes."""
 
 import ctypes
 import sys
@@ -7,10 +7,10 @@ PR_SET_DUMPABLE = 4
 
 
 def forbid_memory_dumps() -> None:
-    """Let nobody but root read the memory and the environment of this process, from now on.
+    """Let only root read the memory and the environment of this process from now on.
 
-    For a process whose program we are; one that uses us as a library decides for itself. Programs
-    that it starts can be looked at again: `exec` begins anew. They write no core files either.
+    For our own processes; an application that uses the library decides for itself. `exec` resets
+    this for programs that the process starts, but they write no core files either.
     """
     if sys.platform == "win32":
         return

@@ -1,4 +1,4 @@
-"""The nouns: connections, jobs, signals, workers, and the values their columns may hold."""
+"""The nouns: connections, jobs, signals, workers, and the values of their columns."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -200,7 +200,7 @@ class IdempotentRequest:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A process that works here: `alive`, `stopping`, or `dead` if it was not heard of for long."""
+    """A process of Syncline: `alive`, `stopping`, or `dead` after 20 s without a heartbeat."""
 
     id: UUID
     host: str
@@ -219,7 +219,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class TableSize:
-    """How large a table is, with its indexes; `rows` and `dead_rows` are estimates."""
+    """The size of a table with its indexes; `rows` and `dead_rows` are estimates."""
 
     name: str
     bytes: int
@@ -280,7 +280,7 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True)
 class ApiRole:
-    """The database role that requests take on; `statements` are what it still needs to be used."""
+    """The database role of requests; `statements` are still needed before it can be used."""
 
     name: str
     is_off: bool
@@ -293,7 +293,7 @@ class ApiRole:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key to the API, without the key: an operator's, or one tenant's."""
+    """An API key without its secret: an operator's, or one tenant's."""
 
     id: UUID
     name: str
@@ -308,7 +308,7 @@ class ApiKey:
 
     @property
     def begins_with(self) -> str:
-        """The part of the key that tells it apart at sight and is no secret."""
+        """The public beginning of the key, by which people recognise it."""
         if self.prefix.startswith("syncline_"):
             return self.prefix
         return f"{'slop' if self.tenant_id is None else 'slte'}_{self.prefix}"

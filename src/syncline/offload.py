@@ -1,6 +1,6 @@
-"""Work that would hold the event loop, done in a thread that the loop can wait for.
+"""Run work in a thread that would hold the event loop.
 
-The threads are daemons: an exit does not wait for them. What they call must be bounded in time.
+The threads are daemons, so an exit does not wait for them. What they call must end in bounded time.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from typing import ParamSpec, TypeVar
 T = TypeVar("T")
 P = ParamSpec("P")
 
-SMALL_BYTES = 65_536  # of a document: what is made of it takes a loop less than 50 ms
+SMALL_BYTES = 65_536  # a document of this size takes the loop less than 50 ms
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what the function returns, called in a thread of its own."""
+    """Call a function in a new thread and return its result."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
 
@@ -32,7 +32,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
             result = function(*args, **kwargs)
         except BaseException as error:
             failure = error
-        with contextlib.suppress(RuntimeError):  # the loop has closed; nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop has closed; nobody waits for the result
             loop.call_soon_threadsafe(deliver, result, failure)
 
     context = contextvars.copy_context()
@@ -40,13 +40,13 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     result, failure = await done
     if failure is not None:
         raise failure
-    return result  # type: ignore[return-value]  # without a failure there is a result
+    return result  # type: ignore[return-value]  # there is a result if there is no failure
 
 
 async def in_thread_if_large(
     size_bytes: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Return what the function makes of a document of this size, without holding the loop."""
+    """Call a function on a document of this size, in a thread if it is large."""
     if size_bytes <= SMALL_BYTES:
         return function(*args, **kwargs)
     return await in_thread(function, *args, **kwargs)

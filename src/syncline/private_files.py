@@ -1,4 +1,4 @@
-"""Files with customers' data: nobody but their owner may read them, from their first byte on."""
+"""Files with customers' data, which only their owner can read from the first byte on."""
 
 import os
 import stat
@@ -11,13 +11,13 @@ from typing import TextIO
 
 @contextmanager
 def completed_file(path: Path) -> Iterator[Path]:
-    """Lend a file beside `path`, which takes that name at the end; after an error nothing is left.
+    """Yield a temporary file that is renamed to `path` at the end, or removed after an error.
 
-    Whoever had opened an older file of that name goes on reading the older one.
+    A process that has an older file of that name open keeps reading the older one.
     """
     _refuse_special(path)
     descriptor, name = mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part")
-    os.close(descriptor)  # its mode is 0600, whatever the umask says
+    os.close(descriptor)  # its mode is 0600 with any umask
     part = Path(name)
     try:
         yield part
@@ -27,7 +27,7 @@ def completed_file(path: Path) -> Iterator[Path]:
 
 
 def create_file(path: Path) -> TextIO:
-    """Return a new file to write text into; one of that name is replaced."""
+    """Open a new text file for writing, replacing one of that name."""
     _refuse_special(path)
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -35,10 +35,10 @@ def create_file(path: Path) -> TextIO:
 
 
 def _refuse_special(path: Path) -> None:
-    """Refuse to put a file in the place of a link or a device, such as /dev/stdout."""
+    """Refuse to replace a link or a device, such as /dev/stdout."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISREG(mode):
-        raise OSError(None, "it is no regular file", str(path))
+        raise OSError(None, "it is not a regular file", str(path))

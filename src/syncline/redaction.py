@@ -1,7 +1,7 @@
-"""Takes secrets out of text that people will read: errors, logs, recordings, shown values.
+"""Mask secrets in text that people read: errors, logs, recordings, shown values.
 
-Text is masked first and cut then: half a secret is no longer recognised. Every pattern is linear,
-and no text is longer than `LONGEST_TEXT` when a pattern sees it.
+Text is masked before it is cut, because no pattern recognises half a secret. Every pattern is
+linear, and none sees more than `LONGEST_TEXT` characters.
 """
 
 import base64
@@ -14,10 +14,10 @@ from urllib.parse import quote, quote_plus
 
 MASK = "***"
 LONGEST_TEXT = 1_000_000  # characters
-MARGIN = 8_192  # characters: longer than any password in an address
-SHORTEST_SECRET = 4  # shorter values would blank out ordinary words
-SHORTEST_ENCODED = 6  # the base64 of less would be found in ordinary words
-# What credentials hold beside secrets; to blank out a scope named "read" would garble every text.
+MARGIN = 8_192  # characters; longer than any password in a URL
+SHORTEST_SECRET = 4  # masking shorter values would garble ordinary words
+SHORTEST_ENCODED = 6  # the base64 of less occurs in ordinary words
+# Fields of credentials that are not secret; masking a scope named "read" would garble any text.
 NOT_SECRET = frozenset({"username", "client_id", "token_url", "token_type", "scope", "expires_at"})
 URL_SAFE, STANDARD = str.maketrans("+/", "-_"), str.maketrans("-_", "+/")
 ADDRESS = re.compile(r"://\S*+")
@@ -39,18 +39,18 @@ SECRET_FIELD = re.compile(
 
 
 def mask_secrets(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Return at most `longest` characters, without passwords in addresses and named secrets."""
+    """Return at most `longest` characters, without passwords in URLs and named secrets."""
     return _masked(text, longest, _mask_patterns, MARGIN)
 
 
 def strip_addresses(text: str, longest: int = 500) -> str:
-    """Return text on one line whose addresses have no user, no password and no query.
+    """Return text on one line, with URLs that have no user, no password and no query.
 
-    For what programs such as git say about the address they were given.
+    For messages of programs such as git about the URL they were given.
     """
     words = text[: longest + MARGIN].split()
     if len(text) > longest + MARGIN and words:
-        words.pop()  # it was cut, perhaps within a password
+        words.pop()  # it may have been cut within a password
     return mask_secrets(" ".join(map(_strip_address, words)), longest)
 
 
@@ -60,7 +60,7 @@ def mask_fields(text: str) -> str:
 
 
 def secrets_in(value: Any, besides: frozenset[str] = NOT_SECRET) -> set[str]:
-    """Return every text of credentials that may not be shown; fields in `besides` may."""
+    """Return every secret text in credentials, except the fields in `besides`."""
     if isinstance(value, str):
         return {value}
     if isinstance(value, Mapping):
@@ -72,26 +72,26 @@ def secrets_in(value: Any, besides: frozenset[str] = NOT_SECRET) -> set[str]:
 
 
 def _basic(credentials: Mapping[str, Any]) -> set[str]:
-    """Return what basic authentication makes of a name and a password."""
+    """Return the base64 of each name and password, as basic authentication sends it."""
     pairs = (("username", "password"), ("client_id", "client_secret"))
     found = (f"{credentials[n]}:{credentials[p]}" for n, p in pairs if {n, p} <= credentials.keys())
     encoded = {base64.b64encode(pair.encode(errors="replace")).decode() for pair in found}
-    # Without the padding: it may be left out, and tells nothing.
+    # Without padding, which may be left out.
     return {form.rstrip("=") for one in encoded for form in (one, one.translate(URL_SAFE))}
 
 
 class Scrubber:
-    """Takes known secrets out of text: as they are, escaped, and inside of base64."""
+    """Masks known secrets in text: plain, escaped, and inside base64."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = [secret for secret in secrets if len(secret) >= SHORTEST_SECRET]
 
     def __call__(self, text: str, longest: int = LONGEST_TEXT) -> str:
-        """Return at most `longest` characters, without these secrets and any that can be seen."""
+        """Return at most `longest` characters, without these and any recognisable secrets."""
         return _masked(text, longest, lambda cut: _mask_patterns(self.known(cut)), self._margin)
 
     def known(self, text: str) -> str:
-        """Return the text without these secrets, and otherwise as it is."""
+        """Return the text without these secrets and otherwise unchanged."""
         for form in self._forms:
             text = text.replace(form, MASK)
         return text
@@ -101,7 +101,7 @@ class Scrubber:
 
     @cached_property
     def _forms(self) -> list[str]:
-        # The longest first: one secret may hold another.
+        # The longest first, because one secret may contain another.
         return sorted({form for s in self._secrets for form in _forms(s)}, key=len, reverse=True)
 
     @property
@@ -110,14 +110,14 @@ class Scrubber:
 
 
 def _masked(text: str, longest: int, mask: Callable[[str], str], margin: int) -> str:
-    """Mask as much of the text as it takes, and then cut."""
+    """Mask enough of the text, then cut it."""
     window = longest + margin
     masked = mask(text[:window])
     while len(masked) < longest + margin and window < min(len(text), LONGEST_TEXT):
-        window *= 2  # the masks took so much away that more has to be read
+        window *= 2  # the masks removed so much that more text is needed
         masked = mask(text[:window])
     if window < len(text):
-        # The last characters may be the beginning of a secret, which nothing recognises.
+        # The last characters may be the unrecognised beginning of a secret.
         masked = masked[:-margin]
     return masked[:longest]
 
@@ -130,14 +130,14 @@ def _mask_patterns(text: str) -> str:
 
 
 def _mask_password(address: re.Match[str]) -> str:
-    # Up to the last @: a password that holds one itself must not leave its tail behind.
+    # Up to the last @, because a password may contain one.
     before, at, after = address[0].rpartition("@")
     user = ADDRESS_USER.search(before)
     return f"{before[: user.end()]}{MASK}{at}{after}" if user else address[0]
 
 
 def _mask_basic(found: re.Match[str]) -> str:
-    """Mask what decodes to `user:password`; "basic authentication" does not."""
+    """Mask what decodes to `user:password`, which the words "basic authentication" do not."""
     standard = found[2].rstrip("=").translate(STANDARD)
     try:
         pair = base64.b64decode(standard + "=" * (-len(standard) % 4)).decode()
@@ -152,12 +152,12 @@ def _strip_address(word: str) -> str:
 
 
 def _bare(scheme: str, rest: str) -> str:
-    # The user goes first: a password may hold a question mark.
+    # Remove the user first, because a password may contain a question mark.
     return scheme + rest.rpartition("@")[2].partition("?")[0]
 
 
 def _forms(secret: str) -> set[str]:
-    """Return a secret as it may stand in an address, in JSON, in a representation, in base64."""
+    """Return the forms of a secret in a URL, in JSON, in a repr() and in base64."""
     return {
         secret,
         quote(secret, errors="replace"),
@@ -171,10 +171,10 @@ def _forms(secret: str) -> set[str]:
 
 
 def _encoded(secret: bytes) -> set[str]:
-    """Return the base64 of a secret within any longer text, such as `user:secret`.
+    """Return the base64 of a secret inside a longer text, such as `user:secret`.
 
-    Three bytes become four characters, so there are three ways to stand. The first and the last
-    character are left out where they depend on what stands around the secret.
+    Three bytes become four characters, so there are three alignments. The first and the last
+    character are left out if they depend on the surrounding text.
     """
     forms = set()
     for offset, first in ((0, 0), (1, 2), (2, 3)):

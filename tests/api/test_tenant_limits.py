@@ -101,7 +101,7 @@ async def test_a_tenant_that_stores_too_much_is_paused_and_told(
     paused = (await acme.get(f"/v1/connections/{much.id}")).json()
     assert paused["status"] == "paused"
     assert "tenant acme stores" in paused["status_reason"]["why"]
-    assert "may store 50,000 (api.max_stored_bytes_per_tenant)" in paused["status_reason"]["why"]
+    assert "the limit is 50,000 (api.max_stored_bytes_per_tenant)" in paused["status_reason"]["why"]
     assert (await world.engine.jobs.get(job)).status == "cancelled"
     assert (await world.engine.connections.get(little.id)).status == "active"
     assert [event["connections"] for event in logged("engine.tenant_paused")] == [1]

@@ -128,7 +128,7 @@ def test_an_export_follows_no_link_and_replaces_no_device(
 
     result = syncline("signals", "export", "--output", str(path))
 
-    assert (result.exit_code, "it is no regular file" in result.stderr) == (1, True)
+    assert (result.exit_code, "it is not a regular file" in result.stderr) == (1, True)
     assert target.read_text() == "mine"
     assert {one.name for one in tmp_path.iterdir()} == {"another", "out"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from support.repositories import GitServer, Repo, serve
 from syncline.connectors.git import GitCommits
-from syncline.testing.trial import equip
+from syncline.testing.trial import prepare_trial
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def repo(tmp_path: Path) -> Repo:
 def connector(tmp_path: Path) -> GitCommits:
     """One that may go to addresses of this machine."""
     connector = GitCommits(cache_folder=tmp_path / "cache")
-    equip(connector)
+    prepare_trial(connector)
     return connector
 
 

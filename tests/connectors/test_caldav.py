@@ -10,7 +10,7 @@ from support.httpserver import HttpServer, Reply, threaded_server
 from syncline import Permanent, RateLimited, Transient, Unauthorized
 from syncline.connectors.caldav.connector import CalDav
 from syncline.testing.conformance import ConnectorConformance
-from syncline.testing.trial import TrialPage, equip, one_run, take_pages, trial_connection
+from syncline.testing.trial import TrialPage, one_run, prepare_trial, take_pages, trial_connection
 
 CREDENTIALS = {"username": USER, "password": PASSWORD}
 
@@ -34,7 +34,7 @@ def configuration(server: HttpServer, **more: Any) -> dict[str, Any]:
 
 
 async def run(config: dict[str, Any], cursor: Any = None) -> list[TrialPage]:
-    return await take_pages(equip(CalDav()), config, credentials=CREDENTIALS, cursor=cursor)
+    return await take_pages(prepare_trial(CalDav()), config, credentials=CREDENTIALS, cursor=cursor)
 
 
 def told(pages: list[TrialPage]) -> list[tuple[str, Any]]:
@@ -82,7 +82,7 @@ async def test_what_changes_while_pages_are_read_comes_after(
     server: HttpServer, calendar: CalendarDouble
 ) -> None:
     """A run that ends after one page goes on, and what it had read before is read again."""
-    connector = equip(CalDav())
+    connector = prepare_trial(CalDav())
     connection = trial_connection(connector, configuration(server), CREDENTIALS)
     run_once = one_run(connector, connection, None)
     first = await anext(run_once)

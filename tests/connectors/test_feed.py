@@ -16,7 +16,7 @@ from syncline import Permanent, RateLimited, Signal, SyncError, Transient, Unaut
 from syncline.connectors.feed.connector import Feed
 from syncline.testing import TrialPage, take_pages
 from syncline.testing.conformance import ConnectorConformance
-from syncline.testing.trial import equip
+from syncline.testing.trial import prepare_trial
 
 NINE = datetime(2025, 1, 1, 9, tzinfo=UTC)
 
@@ -98,7 +98,7 @@ def item(number: int, title: str = "", body: str = "text") -> str:
 
 
 async def read(url: str, cursor: Any = None, **config: Any) -> list[TrialPage]:
-    return await take_pages(equip(Feed()), {"url": url, **config}, cursor=cursor)
+    return await take_pages(prepare_trial(Feed()), {"url": url, **config}, cursor=cursor)
 
 
 async def follow(url: str, cursor: Any = None, **config: Any) -> tuple[list[Signal], Any]:
@@ -375,7 +375,7 @@ async def test_a_feed_that_is_too_large_is_refused(
 )
 async def test_a_bad_config_names_its_field(config: dict[str, Any], named: str) -> None:
     with pytest.raises(Permanent, match=named):
-        await take_pages(equip(Feed()), config)
+        await take_pages(prepare_trial(Feed()), config)
 
 
 @pytest.mark.parametrize("cursor", ["x", {"version": 1}, {"position": -1}, {"position": "1"}])

@@ -15,7 +15,7 @@ from syncline.connectors.git import GitCommits
 from syncline.connectors.git.mirror import Pace
 from syncline.errors import Permanent, Transient
 from syncline.model import Connection, SyncResult
-from syncline.testing.trial import equip
+from syncline.testing.trial import prepare_trial
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="the git program is missing")
 
@@ -108,7 +108,7 @@ async def test_each_connection_has_a_mirror_of_its_own(
         repo.commit(f"change {number}")
     own = connect(url)
     others = [replace(own, tenant_id="birch"), connect(url), own]  # the last one runs twice
-    workers = [equip(GitCommits(cache_folder=tmp_path / "cache")) for _ in range(4)]
+    workers = [prepare_trial(GitCommits(cache_folder=tmp_path / "cache")) for _ in range(4)]
 
     runs = await asyncio.gather(
         *(
@@ -128,7 +128,7 @@ async def test_the_cache_stands_in_the_home_folder_of_the_program(
     monkeypatch.setenv("SYNCLINE_HOME", str(tmp_path / "home"))
     repo.commit("one")
 
-    await follow(cast(GitCommits, equip(GitCommits())), connect(url))
+    await follow(cast(GitCommits, prepare_trial(GitCommits())), connect(url))
 
     (folder,) = (tmp_path / "home").iterdir()
     (own,) = folder.iterdir()
@@ -138,7 +138,7 @@ async def test_the_cache_stands_in_the_home_folder_of_the_program(
 def sliced(tmp_path: Path, **pace: Any) -> GitCommits:
     """Return a connector that fetches three commits at first, and one slice a run."""
     connector = GitCommits(tmp_path / "cache", Pace(**{"slice_commits": 3, "patience": 0, **pace}))
-    equip(connector)
+    prepare_trial(connector)
     return connector
 
 

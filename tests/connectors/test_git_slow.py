@@ -18,7 +18,7 @@ from syncline.connectors.git.mirror import Pace
 from syncline.connectors.git.repository import MAX_PRINTED, Names, instant
 from syncline.errors import SyncError
 from syncline.model import Connection, Signal, SyncResult
-from syncline.testing.trial import equip
+from syncline.testing.trial import prepare_trial
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("git") is None, reason="the git program is missing"),
@@ -106,7 +106,7 @@ async def runs_until_done(
 def hurried(tmp_path: Path, run_seconds: int) -> GitCommits:
     connector = GitCommits(tmp_path / "cache", Pace(slice_commits=256))
     connector.child_limits = ChildLimits(cpu_seconds=run_seconds)
-    return cast(GitCommits, equip(connector))
+    return cast(GitCommits, prepare_trial(connector))
 
 
 async def test_a_history_that_outlasts_a_run_arrives_in_smaller_slices(

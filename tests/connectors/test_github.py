@@ -10,7 +10,7 @@ from support.httpserver import HttpServer, Reply, json_reply, threaded_server
 from syncline import Permanent, RateLimited, Unauthorized
 from syncline.connectors.github import GitHub
 from syncline.testing.conformance import ConnectorConformance
-from syncline.testing.trial import TrialPage, equip, one_run, take_pages, trial_connection
+from syncline.testing.trial import TrialPage, one_run, prepare_trial, take_pages, trial_connection
 
 CREDENTIALS = {"token": TOKEN}
 
@@ -39,7 +39,7 @@ def configuration(server: HttpServer, **more: Any) -> dict[str, Any]:
 
 
 async def run(config: dict[str, Any], cursor: Any = None) -> list[TrialPage]:
-    return await take_pages(equip(GitHub()), config, credentials=CREDENTIALS, cursor=cursor)
+    return await take_pages(prepare_trial(GitHub()), config, credentials=CREDENTIALS, cursor=cursor)
 
 
 def told(pages: list[TrialPage]) -> list[tuple[str, Any]]:
@@ -102,7 +102,7 @@ async def test_what_has_not_changed_costs_a_304(server: HttpServer) -> None:
 async def test_an_issue_updated_while_pages_are_read_pushes_none_out(
     server: HttpServer, github: GitHubDouble
 ) -> None:
-    connector = equip(GitHub())
+    connector = prepare_trial(GitHub())
     config = configuration(server, include=["issues"])
     connection = trial_connection(connector, config, CREDENTIALS)
     found: set[Any] = set()

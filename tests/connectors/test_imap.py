@@ -10,7 +10,7 @@ from support.mailserver import PASSWORD, USER, MailDouble, mail_server
 from syncline import Permanent, RateLimited, Transient, Unauthorized
 from syncline.connectors.imap.connector import Imap
 from syncline.testing.conformance import ConnectorConformance
-from syncline.testing.trial import TrialPage, equip, take_pages
+from syncline.testing.trial import TrialPage, prepare_trial, take_pages
 
 CREDENTIALS = {"username": USER, "password": PASSWORD}
 
@@ -35,7 +35,7 @@ def configuration(port: int, **more: Any) -> dict[str, Any]:
 
 async def run(config: dict[str, Any], cursor: Any = None, **credentials: str) -> list[TrialPage]:
     chosen = credentials or CREDENTIALS
-    return await take_pages(equip(Imap()), config, credentials=chosen, cursor=cursor)
+    return await take_pages(prepare_trial(Imap()), config, credentials=chosen, cursor=cursor)
 
 
 def told(pages: list[TrialPage]) -> list[tuple[str, Any]]:

@@ -10,7 +10,7 @@ from support.httpserver import HttpServer, Reply, json_reply, threaded_server
 from syncline import Permanent, RateLimited, Transient, Unauthorized
 from syncline.connectors.matrix import Matrix
 from syncline.testing.conformance import ConnectorConformance
-from syncline.testing.trial import TrialPage, equip, take_pages
+from syncline.testing.trial import TrialPage, prepare_trial, take_pages
 
 CREDENTIALS = {"access_token": TOKEN}
 
@@ -34,7 +34,7 @@ def configuration(server: HttpServer, **more: Any) -> dict[str, Any]:
 
 
 async def run(config: dict[str, Any], cursor: Any = None) -> list[TrialPage]:
-    return await take_pages(equip(Matrix()), config, credentials=CREDENTIALS, cursor=cursor)
+    return await take_pages(prepare_trial(Matrix()), config, credentials=CREDENTIALS, cursor=cursor)
 
 
 def told(pages: list[TrialPage]) -> list[str]:

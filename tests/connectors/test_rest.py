@@ -15,7 +15,7 @@ from syncline.connectors.config import read_configuration
 from syncline.connectors.rest.config import Api
 from syncline.connectors.rest.connector import Rest
 from syncline.testing.conformance import ConnectorConformance
-from syncline.testing.trial import TrialPage, equip, take_pages, trial_connection, walk
+from syncline.testing.trial import TrialPage, prepare_trial, take_pages, trial_connection, walk
 
 STYLES: dict[str, dict[str, Any]] = {
     "link": {"style": "link"},
@@ -54,7 +54,7 @@ def configuration(server: HttpServer, style: str = "link", **more: Any) -> dict[
 
 async def run(config: dict[str, Any], cursor: Any = None, **credentials: str) -> list[TrialPage]:
     return await take_pages(
-        equip(Rest()), config, credentials=credentials or CREDENTIALS, cursor=cursor
+        prepare_trial(Rest()), config, credentials=credentials or CREDENTIALS, cursor=cursor
     )
 
 
@@ -119,7 +119,7 @@ async def test_newest_first_what_changes_meanwhile_is_not_lost(
     since = {"parameter": "since", "field": "at", "order": "descending"}
     config = configuration(server, "token", since=since, params={"sort": "-at"})
     found: list[Any] = []
-    connector = equip(Rest())
+    connector = prepare_trial(Rest())
     cursor = None
     for step in range(2):
         async for page in _stream(connector, config, cursor):

@@ -13,7 +13,7 @@ from integration.servers import Server, Toll, free_port, running
 from support.calendar import PASSWORD, USER, event
 from syncline import Unauthorized
 from syncline.connectors.caldav.connector import CalDav
-from syncline.testing.trial import TrialPage, equip, take_pages
+from syncline.testing.trial import TrialPage, prepare_trial, take_pages
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -71,7 +71,7 @@ def radicale(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Radicale]:
 
 async def run(radicale: Radicale, cursor: Any = None) -> list[TrialPage]:
     config = {"url": f"{radicale.server.url}{CALENDAR}", "page_size": 4}
-    return await take_pages(equip(CalDav()), config, credentials=CREDENTIALS, cursor=cursor)
+    return await take_pages(prepare_trial(CalDav()), config, credentials=CREDENTIALS, cursor=cursor)
 
 
 def told(pages: list[TrialPage]) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from integration.servers import Server, Toll, free_port, running
 from support.mailserver import PASSWORD, USER
 from syncline import Unauthorized
 from syncline.connectors.imap.connector import Imap
-from syncline.testing.trial import TrialPage, equip, take_pages
+from syncline.testing.trial import TrialPage, prepare_trial, take_pages
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -121,7 +121,7 @@ def configuration(port: int) -> dict[str, Any]:
 
 async def run(dovecot: Dovecot, cursor: Any = None) -> list[TrialPage]:
     config = configuration(dovecot.server.port)
-    return await take_pages(equip(Imap()), config, credentials=CREDENTIALS, cursor=cursor)
+    return await take_pages(prepare_trial(Imap()), config, credentials=CREDENTIALS, cursor=cursor)
 
 
 def told(pages: list[TrialPage]) -> list[tuple[str, Any]]:

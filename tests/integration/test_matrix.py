@@ -12,7 +12,7 @@ from integration.scene import Scene
 from integration.servers import Server, Toll, free_port, running
 from syncline import RateLimited, Unauthorized
 from syncline.connectors.matrix import Matrix
-from syncline.testing.trial import TrialPage, equip, take_pages, trial_connection
+from syncline.testing.trial import TrialPage, prepare_trial, take_pages, trial_connection
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -106,7 +106,7 @@ def synapse(running_synapse: Server, request: pytest.FixtureRequest) -> Iterator
 async def run(synapse: Synapse, cursor: Any = None) -> list[TrialPage]:
     config = {"base_url": synapse.server.url, "page_size": 5}
     credentials = {"access_token": synapse.token}
-    return await take_pages(equip(Matrix()), config, credentials=credentials, cursor=cursor)
+    return await take_pages(prepare_trial(Matrix()), config, credentials=credentials, cursor=cursor)
 
 
 def ids(pages: list[TrialPage]) -> list[str]:
@@ -139,7 +139,7 @@ async def test_a_token_that_was_logged_out_is_unauthorized(synapse: Synapse) -> 
 
 async def test_its_limits_say_how_long_to_wait(synapse: Synapse) -> None:
     """Synapse bounds logins, not syncs: the same client meets a 429 of its own there."""
-    matrix = equip(Matrix())
+    matrix = prepare_trial(Matrix())
     connection = trial_connection(matrix, {}, {"access_token": synapse.token})
     login = {"type": "m.login.password", "user": "nobody", "password": "wrong"}
 

@@ -40,7 +40,7 @@ from syncline.http.credentials import Credentials
 from syncline.redaction import LONGEST_TEXT
 from syncline.sdk.connector import Connector
 from syncline.settings import ExecutorSettings
-from syncline.testing.trial import equip, trial_connection
+from syncline.testing.trial import prepare_trial, trial_connection
 
 LONGEST_HOLD = 0.25
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -155,7 +155,7 @@ async def serving(body: bytes) -> AsyncIterator[HttpServer]:
 
 async def outcome(connector: Connector, config: dict[str, Any]) -> str:
     """Run a connector as an engine does, for a few pages; return what it said."""
-    connection = trial_connection(equip(connector), config)
+    connection = trial_connection(prepare_trial(connector), config)
     checker = PageChecker(LIMITS)
     threads, cursor, count = Threads(lambda: None), None, 0
     try:

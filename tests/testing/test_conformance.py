@@ -182,12 +182,12 @@ def forget_the_hint(error: SyncError) -> SyncError:
 
 FLAWS: list[tuple[Any, str, str]] = [
     (NeverEnds, "pages_end", "still more after 10 pages"),
-    (NoPage, "pages_end", "no page at all"),
+    (NoPage, "pages_end", "it returned no page"),
     (NotAResult, "pages_end", "returned dict, not a SyncResult"),
     (GoesInCircles, "cursor_advances", "came twice"),
-    (CursorIsNoJson, "cursor_advances", "read back from JSON"),
+    (CursorIsNoJson, "cursor_advances", "stored as JSON and read back"),
     (RemembersCalls, "same_cursor_same_page", "missing the second time"),
-    (KeyedByPlace, "goes_on_from_the_end", "keyed 'place:5' before"),
+    (KeyedByPlace, "goes_on_from_the_end", "its key was 'place:5' before"),
     (NaiveTimes, "times_have_zones", "no time zone"),
     (lambda: WithKey(lambda: None), "dedupe_keys_are_stable", "no dedupe_key"),
     (lambda: WithKey(lambda: "one"), "dedupe_keys_are_stable", "share the key 'one'"),
@@ -197,9 +197,9 @@ FLAWS: list[tuple[Any, str, str]] = [
     (lambda: Recasts(lambda _: Transient("?")), "errors_are_mapped", "401 it raised Transient"),
     (lambda: Recasts(lambda _: Permanent("?")), "errors_are_mapped", "not Unauthorized"),
     (lambda: Recasts(forget_the_hint), "errors_are_mapped", "the hint None"),
-    (SwallowsErrors, "errors_are_mapped", "taken for a good answer"),
-    (TakesNonsense, "nonsense_is_an_error", "taken for a good answer"),
-    (TellsSecrets, "errors_hold_no_secrets", "a credential stands in Unauthorized"),
+    (SwallowsErrors, "errors_are_mapped", "taken for a good response"),
+    (TakesNonsense, "nonsense_is_an_error", "taken for a good response"),
+    (TellsSecrets, "errors_hold_no_secrets", "Unauthorized contains a credential"),
     (CannotBeStopped, "can_be_cancelled", "swallowed CancelledError"),
 ]
 
@@ -233,7 +233,10 @@ async def test_checks_that_do_not_apply_are_skipped_with_a_reason() -> None:
     errors = await examine(BY_NAME["errors_are_mapped"], without_http)
     cancelling = await examine(BY_NAME["can_be_cancelled"], in_a_thread)
 
-    assert (errors["result"], errors["why"]) == ("skipped", "it makes no call through self.http()")
+    assert (errors["result"], errors["why"]) == (
+        "skipped",
+        "it makes no request through self.http()",
+    )
     assert cancelling["result"] == "skipped"
 
 

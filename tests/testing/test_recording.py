@@ -20,7 +20,7 @@ from syncline.testing.recorder import (
     load_calls,
     save_calls,
 )
-from syncline.testing.trial import equip
+from syncline.testing.trial import prepare_trial
 
 SECRETS = {"token": "t0p/secret", "query": {"api_key": "k3y-in-the-url"}}
 
@@ -29,7 +29,7 @@ async def recorded(path: Path, server: httpx2.AsyncBaseTransport, **options: Any
     """Walk through the desk and keep its calls in a file."""
     calls: list[Call] = []
     masker = Masker(options.get("credentials"))
-    connector = equip(HelpDesk(), lambda _: Recorder(server, calls, masker))
+    connector = prepare_trial(HelpDesk(), lambda _: Recorder(server, calls, masker))
     await take_pages(connector, **options)
     save_calls(path, calls)
     return calls
@@ -107,7 +107,7 @@ async def test_lost_connections_are_recorded_too(tmp_path: Path) -> None:
 
     path = tmp_path / "calls.json"
     calls: list[Call] = []
-    connector = equip(HelpDesk(), lambda _: Recorder(Lost(), calls, Masker()))
+    connector = prepare_trial(HelpDesk(), lambda _: Recorder(Lost(), calls, Masker()))
     with pytest.raises(Transient):
         await take_pages(connector)
     save_calls(path, calls)
@@ -130,7 +130,7 @@ def test_what_is_no_recording_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "calls.json"
     path.write_text(text)
 
-    with pytest.raises(ValueError, match=r"calls\.json is no recording"):
+    with pytest.raises(ValueError, match=r"calls\.json is not a recording"):
         replay(HelpDesk(), path)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from syncline.cli.output import print_fields, print_json, print_table
 from syncline.sdk.connector import Connector
 from syncline.testing.recorder import Call, Masker, Recorder, save_calls
-from syncline.testing.trial import TrialPage, equip, take_pages, trial_connection, walk
+from syncline.testing.trial import TrialPage, prepare_trial, take_pages, trial_connection, walk
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Trial:
     async def run(self) -> None:
         """Take pages until the end, the limit or an error. The error is kept, not raised."""
         masker = Masker(self.credentials)
-        equip(self.connector, lambda inner: Recorder(inner, self.calls, masker))
+        prepare_trial(self.connector, lambda inner: Recorder(inner, self.calls, masker))
         connection = trial_connection(self.connector, self.config, self.credentials)
         try:
             async with aclosing(walk(self.connector, connection, self.cursor)) as pages:

@@ -1,4 +1,4 @@
-"""What connectors are given before they run: how they may call out, and what children may use."""
+"""Configure connectors before they run: HTTP, limits of child processes, folders, settings."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ from syncline.settings import Settings
 def configure_connectors(
     connectors: Mapping[str, Connector], settings: Settings, telemetry: HttpTelemetry
 ) -> None:
-    """Give each connector its HTTP environment, its limits, its folder and its settings."""
+    """Set each connector's HTTP environment, limits, folder and settings."""
     http = settings.http
     limits = HttpLimits(
         timeout_seconds=http.timeout_seconds,
@@ -41,7 +41,7 @@ def configure_connectors(
 
 
 def _state_folder(settings: Settings) -> Path:
-    """Return where this installation keeps files: its database and its schema tell it apart."""
+    """Return the folder for files of this installation, which its database and schema identify."""
     home = os.environ.get("SYNCLINE_HOME") or os.path.expanduser("~/.cache/syncline")
     database = urlsplit(settings.database_url or "")
     query = [pair for pair in parse_qsl(database.query) if pair[0] not in ("user", "password")]

@@ -16,7 +16,7 @@ from syncline.engine.loop import Loop, LoopSpec
 from syncline.engine.scheduler.tick import Scheduler
 from syncline.engine.upkeep.heartbeat import BEAT_EVERY, Heartbeat
 from syncline.engine.upkeep.maintenance import MAINTAIN_EVERY, Maintenance
-from syncline.engine.upkeep.retention import FIRST_REST, REST, Pruner
+from syncline.engine.upkeep.retention import FIRST_REST, ROUND_EVERY, Pruner
 from syncline.engine.wakeup import Wakeup
 from syncline.engine.watchdog import Watchdog
 from syncline.engine.worker.worker import Worker
@@ -146,7 +146,7 @@ class Service:
         loops = [
             LoopSpec("beat", upkeep.heartbeat.beat, BEAT_EVERY),
             LoopSpec("maintain", upkeep.maintenance.step, MAINTAIN_EVERY),
-            LoopSpec("prune", upkeep.pruner.step, REST, first_pause=FIRST_REST),
+            LoopSpec("prune", upkeep.pruner.step, ROUND_EVERY, first_pause=FIRST_REST),
         ]
         if upkeep.embedded is not None:
             loops.append(LoopSpec("embedded", self._keep_database))

@@ -1,4 +1,4 @@
-"""For tests of your own: clocks to set, scripts, recordings, pages, a database to throw away."""
+"""For your own tests: a manual clock, scripted connectors, recordings, temporary databases."""
 
 from syncline.testing.database import temporary_database
 from syncline.testing.fakes import ManualClock, ScriptedConnector

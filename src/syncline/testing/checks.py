@@ -1,4 +1,4 @@
-"""What every connector must keep: each check takes a subject and fails with a sentence."""
+"""The rules for every connector: each check takes a subject and fails with a sentence."""
 
 import asyncio
 import copy
@@ -15,29 +15,29 @@ from syncline.testing.trial import (
     TrialPage,
     Wrap,
     chain,
-    equip,
     one_run,
+    prepare_trial,
     trial_connection,
     walk,
 )
 
-COMPARED_PAGES = 5  # a mistake shows on the first pages; the rest would only ask the provider more
+COMPARED_PAGES = 5  # mistakes show on the first pages, and each page costs requests
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A connector under examination, and what it is to be run with."""
+    """A connector to check, and its config and credentials."""
 
     make: Callable[[], Connector]
     config: dict[str, Any] = field(default_factory=dict)
     credentials: Any = None
     max_pages: int = 100
-    answers: Callable[[], Wrap] | None = None  # a recording from its beginning, instead of servers
+    answers: Callable[[], Wrap] | None = None  # replays a recording instead of real servers
 
     def connector(self, around: Wrap | None = None) -> Connector:
-        """Return a fresh instance; `around` is wrapped about whatever answers its calls."""
+        """Return a new instance; `around` wraps the transport of its requests."""
         inner = self.answers() if self.answers else None
-        return equip(self.make(), chain(around, inner))
+        return prepare_trial(self.make(), chain(around, inner))
 
     def connection(self, connector: Connector) -> Connection:
         return trial_connection(
@@ -45,7 +45,7 @@ class Subject:
         )
 
     async def pages(self, connector: Connector | None = None) -> list[TrialPage]:
-        """Return every page from nothing to the end."""
+        """Return every page, from the first to the last."""
         connector = connector or self.connector()
         pages: list[TrialPage] = []
         seen = [json.dumps(None)]
@@ -60,38 +60,40 @@ class Subject:
     def _refuse_endless(self, seen: list[str]) -> None:
         *before, latest = seen
         if latest in before:
-            raise ContractError(f"next_cursor: {latest[:200]} came twice while there was more")
+            raise ContractError(f"next_cursor: {latest[:200]} came twice although there was more")
         if len(before) >= self.max_pages:
             raise ContractError(f"there is still more after {self.max_pages} pages")
 
     async def first_page(self, cursor: Any) -> TrialPage | None:
-        """Return the page that a fresh instance has for a cursor."""
+        """Return the page that a new instance has for a cursor."""
         connector = self.connector()
         async with aclosing(one_run(connector, self.connection(connector), cursor)) as pages:
             return await anext(pages, None)
 
 
 async def pages_end(subject: Subject) -> None:
-    """Pages end: `has_more` is false at last, and every page can be stored."""
+    """Pages end: `has_more` becomes false, and every page can be stored."""
     pages = await subject.pages()
-    require(bool(pages), "it had no page at all; an empty one is SyncResult()")
+    require(bool(pages), "it returned no page; return SyncResult() for an empty one")
 
 
 async def cursor_advances(subject: Subject) -> None:
-    """The cursor is JSON and advances: none comes twice while there is more."""
-    await subject.pages()  # which looks at each cursor as it comes
+    """The cursor is JSON and advances: none comes twice while there are more pages."""
+    await subject.pages()  # it checks each cursor
 
 
 async def same_cursor_same_page(subject: Subject) -> None:
-    """The same cursor gives the same page, also to another instance."""
+    """The same cursor gives the same page, also from another instance."""
     for page in (await subject.pages())[:COMPARED_PAGES]:
         again = await subject.first_page(page.cursor)
         where = f"from the cursor {json.dumps(page.cursor)[:200]}"
-        require(again is not None, f"{where} there was a page, and then none")
+        require(
+            again is not None, f"{where} there was a page the first time, and none the second time"
+        )
         assert again is not None
         lost = _difference(page.signals, again.signals)
         require(not lost, f"{where} {lost} was missing the second time")
-        if page.has_more:  # the last page may have grown meanwhile
+        if page.has_more:  # the last page may have grown
             added = _difference(again.signals, page.signals)
             require(not added, f"{where} {added} came only the second time")
             same = again.next_cursor == page.next_cursor
@@ -99,17 +101,17 @@ async def same_cursor_same_page(subject: Subject) -> None:
 
 
 async def goes_on_from_the_end(subject: Subject) -> None:
-    """The last cursor leads on: a run from it works, and brings no signal under another key."""
+    """A run from the last cursor works, and returns no known signal under another key."""
     pages = await subject.pages()
     again = await subject.first_page(pages[-1].next_cursor)
     known = {_content(signal): signal.dedupe_key for page in pages for signal in page.signals}
     for signal in again.signals if again else ():
         key = known.get(_content(signal), signal.dedupe_key)
-        require(key == signal.dedupe_key, f"{_name(signal)} came again, keyed {key!r} before")
+        require(key == signal.dedupe_key, f"{_name(signal)} came again; its key was {key!r} before")
 
 
 async def times_have_zones(subject: Subject) -> None:
-    """Times have zones: each `occurred_at` knows its offset from UTC."""
+    """Times have zones: each `occurred_at` has an offset from UTC."""
     for page in await subject.pages():
         for signal in page.signals:
             aware = signal.occurred_at.utcoffset() is not None
@@ -117,7 +119,7 @@ async def times_have_zones(subject: Subject) -> None:
 
 
 async def dedupe_keys_are_stable(subject: Subject) -> None:
-    """Dedupe keys are there, tell signals apart, and are the same on every walk."""
+    """Every signal has a dedupe key, which is unique and the same on every walk."""
     first = [signal for page in await subject.pages() for signal in page.signals]
     by_key: dict[str | None, Signal] = {}
     for signal in first:
@@ -132,11 +134,11 @@ async def dedupe_keys_are_stable(subject: Subject) -> None:
         )
     again = {signal.dedupe_key for page in await subject.pages() for signal in page.signals}
     changed = [key for key in by_key if key not in again]
-    require(not changed, f"the key {next(iter(changed), None)!r} was another on the second walk")
+    require(not changed, f"the key {next(iter(changed), None)!r} was different on the second walk")
 
 
 async def keeps_its_hands_off(subject: Subject) -> None:
-    """Connection and cursor stay as they were handed over."""
+    """The connection and the cursor stay unchanged."""
     connector = subject.connector()
     connection = subject.connection(connector)
     before = copy.deepcopy((connection.config, connection.metadata, connection.credentials))
@@ -147,22 +149,22 @@ async def keeps_its_hands_off(subject: Subject) -> None:
 
 
 async def serves_many_at_once(subject: Subject) -> None:
-    """One instance serves several connections at once, each as if it were alone."""
+    """One instance serves several connections at once, without mixing them up."""
     alone = await subject.pages()
     connector = subject.connector()
     walks = await asyncio.gather(*(subject.pages(connector) for _ in range(3)))
     for pages in walks:
         lost = _difference(_signals(alone), _signals(pages))
-        require(not lost, f"run beside others, one instance lost {lost}")
+        require(not lost, f"with three runs at once, one instance lost {lost}")
 
 
 class Skipped(Exception):
     """The check does not apply; the message says why."""
 
 
-def require(kept: bool, complaint: str) -> None:
+def require(kept: bool, message: str) -> None:
     if not kept:
-        raise AssertionError(complaint)
+        raise AssertionError(message)
 
 
 def _signals(pages: Iterable[TrialPage]) -> list[Signal]:
@@ -170,7 +172,7 @@ def _signals(pages: Iterable[TrialPage]) -> list[Signal]:
 
 
 def _difference(left: Iterable[Signal], right: Iterable[Signal]) -> str:
-    """Return the name of the first signal that is only on the left, or nothing."""
+    """Return the name of the first signal that is only on the left, or an empty text."""
     known = {(signal.dedupe_key, _content(signal)) for signal in right}
     missing = (s for s in left if (s.dedupe_key, _content(s)) not in known)
     return next((_name(signal) for signal in missing), "")

@@ -1,11 +1,11 @@
-"""The conformance suite: what an engine relies on, tried on a connector of yours.
+"""The conformance suite: checks your connector for everything that the engine relies on.
 
     class TestTickets(ConnectorConformance):
         connector = Tickets
         config = {"url": "https://desk.example"}
         recording = Path(__file__).with_name("tickets.json")
 
-Every test needs nothing but pytest. A fixture that starts a server can set `self.config`.
+The tests need only pytest. A fixture that starts a server can set `self.config`.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from syncline.testing.replay import answers_from
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check, and which complaints about a page belong to it rather than to another one."""
+    """A check, and a pattern for the page errors that belong to it."""
 
     run: Callable[[Subject], Awaitable[None]]
     about: str = "$^"
@@ -56,7 +56,7 @@ CHECKS = (
 
 
 async def run_check(check: Check, subject: Subject) -> None:
-    """Raise AssertionError where the connector fails, Skipped where the check does not apply."""
+    """Raise AssertionError if the connector fails, Skipped if the check does not apply."""
     try:
         await check.run(subject)
     except ContractError as error:
@@ -66,7 +66,7 @@ async def run_check(check: Check, subject: Subject) -> None:
 
 
 async def examine(check: Check, subject: Subject) -> dict[str, Any]:
-    """Return the result of a check for people and programs; only its own failure is told."""
+    """Return the result of a check as fields, with the reason if it failed or was skipped."""
     result, why = "ok", None
     try:
         await run_check(check, subject)
@@ -80,10 +80,10 @@ async def examine(check: Check, subject: Subject) -> dict[str, Any]:
 
 
 class ConnectorConformance:
-    """Subclass it in a test module, name the connector, and pytest runs every check.
+    """Subclass it in a test module and set `connector`; pytest then runs every check.
 
-    `recording` answers HTTP calls from a file; without one they go to the provider, or to the
-    server that a fixture of yours has started. `credentials` are made-up ones.
+    `recording` answers HTTP requests from a file. Without one they go to the provider, or to a
+    server that your own fixture started. Use made-up `credentials`.
     """
 
     connector: Callable[[], Connector]
@@ -93,7 +93,7 @@ class ConnectorConformance:
     max_pages: int = 100
 
     def subject(self) -> Subject:
-        """Return what is examined; override it for a connector that needs arguments."""
+        """Return the subject of the checks; override it for a connector that needs arguments."""
         return Subject(
             make=type(self).connector,
             config=self.config,

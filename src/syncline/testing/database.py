@@ -1,4 +1,4 @@
-"""Real Postgres for tests: a server of one's own in a temporary folder."""
+"""Real Postgres for tests: a server in a temporary folder."""
 
 import asyncio
 import itertools
@@ -21,10 +21,10 @@ from syncline.store.embedded.cluster import Cluster
 
 Result = TypeVar("Result")
 
-# Nothing has to survive a crash of the machine, so nothing waits for the disk.
+# Test data need not survive a crash, so nothing waits for the disk.
 FAST_AND_UNSAFE = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
-# Waits until the pipe from us breaks, however we end, and then tidies up what we did not.
-CARETAKER = """
+# Waits until the pipe from us closes, however we end, and then cleans up.
+CLEANUP_SCRIPT = """
     read _
     kill -QUIT "$(head -n 1 "$0/postgres/postmaster.pid")"
     for try in 1 2 3 4 5 6 7 8 9; do test -e "$0/postgres/postmaster.pid" && sleep 0.1; done
@@ -44,7 +44,7 @@ async def temporary_database() -> AsyncIterator[str]:
 
 
 class TemporaryServer:
-    """A Postgres server for a whole test session, which ends with it even if that is killed.
+    """A Postgres server for a test session; it ends with the session, even a killed one.
 
     The methods block, so that plain fixtures can call them; inside an event loop they work too.
     """
@@ -58,9 +58,11 @@ class TemporaryServer:
         self._binaries = binaries
         self._settings = {**FAST_AND_UNSAFE, **(server_settings or {})}
         self._cluster = Cluster(Path(tempfile.mkdtemp(prefix="syncline-")).resolve())
-        self._caretaker = _hire_caretaker(self._cluster.home)
+        self._cleanup = _start_cleanup(self._cluster.home)
         self._names = (f"test_{number}" for number in itertools.count(1))
-        self._thread = ThreadPoolExecutor(max_workers=1)  # the caller's may have a loop running
+        self._thread = ThreadPoolExecutor(
+            max_workers=1
+        )  # the caller's thread may have a running loop
         self._runner = asyncio.Runner()
         self._url: str | None = None
 
@@ -77,15 +79,15 @@ class TemporaryServer:
         self.close()
 
     def start(self) -> None:
-        """Start the server; after `stop` or `kill` again, with the same data and URLs."""
+        """Start the server; after `stop` or `kill`, start it again with the same data and URLs."""
         self._url = self._run(self._cluster.start(self._binaries, self._settings))
 
     def stop(self) -> None:
-        """Shut the server down in an orderly way, keeping its data."""
+        """Shut the server down cleanly and keep its data."""
         self._run(self._cluster.stop())
 
     def kill(self) -> None:
-        """End the server as a crash would, keeping its data."""
+        """Kill the server like a crash and keep its data."""
         self._run(self._cluster.stop(signal.SIGKILL))
 
     def close(self) -> None:
@@ -95,10 +97,10 @@ class TemporaryServer:
         finally:
             self._thread.submit(self._runner.close).result()
             self._thread.shutdown()
-            self._caretaker.communicate()  # which removes the folders
+            self._cleanup.communicate()  # it removes the folders
 
     def create_database(self, template: str | None = None) -> str:
-        """Return the URL of a new database: empty, or a copy of the one whose URL is given."""
+        """Return the URL of a new database: empty, or a copy of the database at `template`."""
         name = next(self._names)
         source = f" TEMPLATE {_quoted_name(template)}" if template else ""
         self._run(self._execute(f'CREATE DATABASE "{name}"{source}'))
@@ -123,13 +125,13 @@ class TemporaryServer:
         return self._thread.submit(self._runner.run, work).result()
 
 
-def _hire_caretaker(home: Path) -> subprocess.Popen[bytes]:
+def _start_cleanup(home: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603  (a fixed script and paths of our own)
-        ["/bin/sh", "-c", CARETAKER, home, make_socket_folder(home)],
+        ["/bin/sh", "-c", CLEANUP_SCRIPT, home, make_socket_folder(home)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # a Ctrl-C in the terminal is not meant for it
+        start_new_session=True,  # so that Ctrl-C does not end it
     )
 
 

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move, and a connector that follows a script."""
+"""A clock that a test sets, and a connector that follows a script."""
 
 import inspect
 from collections import deque
@@ -29,7 +29,7 @@ class ManualClock:
 
     def set(self, now: datetime) -> None:
         if now.tzinfo is None:
-            raise ValueError("a clock needs a time with a zone")
+            raise ValueError("the time needs a zone, such as UTC")
         self._now = now.astimezone(UTC)
 
 

@@ -1,4 +1,4 @@
-"""What every connector must keep when things go wrong: faults are planted into its HTTP calls."""
+"""The rules for every connector when requests fail: each check injects faults."""
 
 import asyncio
 import base64
@@ -16,21 +16,21 @@ from syncline.errors import RateLimited, SyncError, Transient, Unauthorized
 from syncline.policy.backoff import read_hint
 from syncline.testing.checks import Skipped, Subject, require
 
-FAULTED_CALLS = 3  # the first calls of a walk; the others are most often like one of these
+FAULTED_CALLS = 3  # the first requests of a walk; later ones are mostly alike
 RETRY_AFTER = 77
-CANCEL_PATIENCE = 2.0  # seconds that a cancelled run may take to tidy up
-TURNS = (1, 2, 5, 20)  # of the event loop, before a run without HTTP calls is cancelled
+CANCEL_SECONDS = 2.0  # for a cancelled run to clean up
+TURNS = (1, 2, 5, 20)  # of the event loop, before a run is cancelled
 CANARY = "c4n4ry-7f3a9e"
-# As it is, and as it begins in the header of basic authentication.
+# Plain, and as it begins in a header of basic authentication.
 CANARIES = (CANARY, base64.b64encode(CANARY.encode()).decode()[:16])
-NO_CALLS = "it makes no call through self.http()"
+NO_CALLS = "it makes no request through self.http()"
 
 Answer = Callable[[httpx2.Request], httpx2.Response]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a provider may do to a call, and the error that must come of it."""
+    """A failure of a provider, and the error that the connector must raise."""
 
     name: str
     answer: Answer
@@ -38,7 +38,7 @@ class Fault:
 
 
 class FaultyTransport(httpx2.AsyncBaseTransport):
-    """Passes some calls on, and answers every later one with a fault."""
+    """Passes the first requests on, and answers all later ones with a fault."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, state: "Calls") -> None:
         self._inner, self._state = inner, state
@@ -58,7 +58,7 @@ class FaultyTransport(httpx2.AsyncBaseTransport):
 
 
 class Calls:
-    """How many calls a walk has made, and from which on they fail."""
+    """How many requests a walk has made, and how many of them succeed."""
 
     def __init__(self, passed_on: int, answer: Answer | None) -> None:
         self.passed_on, self.answer = passed_on, answer
@@ -70,37 +70,43 @@ class Calls:
 
 
 async def errors_are_mapped(subject: Subject) -> None:
-    """Errors are mapped: 401, 429, 5xx, timeouts and lost connections say what to do next."""
+    """401, 429, 5xx, timeouts and lost connections raise the right errors."""
     for fault in FAULTS:
         for error in await _raised_by(subject, fault):
             said = f"after {fault.name} it raised {type(error).__name__}"
             require(isinstance(error, fault.expected), f"{said}, not {fault.expected.__name__}")
             if isinstance(error, RateLimited):
-                hint, kept = error.retry_after_seconds, False
-                with contextlib.suppress(ValueError):
-                    kept = (read_hint(hint) or timedelta()) >= timedelta(seconds=RETRY_AFTER)
-                require(kept, f"{said} with the hint {hint}; Retry-After was {RETRY_AFTER}")
+                hint = error.retry_after_seconds
+                require(
+                    _keeps_hint(hint), f"{said} with the hint {hint}; Retry-After was {RETRY_AFTER}"
+                )
+
+
+def _keeps_hint(hint: Any) -> bool:
+    with contextlib.suppress(ValueError):
+        return (read_hint(hint) or timedelta()) >= timedelta(seconds=RETRY_AFTER)
+    return False
 
 
 async def nonsense_is_an_error(subject: Subject) -> None:
-    """An answer of another kind, such as a login page, raises; it is no page without signals."""
+    """A response of another kind, such as a login page, raises an error."""
     await _raised_by(subject, NONSENSE)
 
 
 async def errors_hold_no_secrets(subject: Subject) -> None:
-    """Errors hold no secrets, though a provider repeats in its answer all that it was sent."""
+    """Errors have no secrets, even if the provider repeats everything it was sent."""
     marked = replace(subject, credentials=_marked(subject.credentials))
     for fault in FAULTS:
         for error in await _raised_by(marked, fault):
-            told = (str(error), repr(error), repr(getattr(error, "details", None)))
-            leaked = any(canary in text for text in told for canary in CANARIES)
-            require(not leaked, f"after {fault.name} a credential stands in {type(error).__name__}")
+            texts = (str(error), repr(error), repr(getattr(error, "details", None)))
+            leaked = any(canary in text for text in texts for canary in CANARIES)
+            require(not leaked, f"after {fault.name}, {type(error).__name__} contains a credential")
 
 
 async def can_be_cancelled(subject: Subject) -> None:
-    """Cancelled at any moment, a run ends at once and lets CancelledError through."""
+    """A cancelled run ends at once and lets CancelledError through."""
     if not _is_async(subject.make()):
-        raise Skipped("a plain `def` runs in a thread, which nobody can cancel")
+        raise Skipped("a plain `def` runs in a thread, which cannot be cancelled")
     for turns in TURNS:
         task = asyncio.ensure_future(subject.pages())
         for _ in range(turns):
@@ -119,13 +125,15 @@ async def _end(task: "asyncio.Future[Any]") -> None:
         await task
         return
     task.cancel()
-    done, _ = await asyncio.wait([task], timeout=CANCEL_PATIENCE)
-    require(bool(done), f"cancelled, it was still busy after {CANCEL_PATIENCE:.0f} seconds")
-    require(task.cancelled(), "it swallowed CancelledError and went on")
+    done, _ = await asyncio.wait([task], timeout=CANCEL_SECONDS)
+    require(
+        bool(done), f"after cancellation it was still running after {CANCEL_SECONDS:.0f} seconds"
+    )
+    require(task.cancelled(), "it swallowed CancelledError and continued")
 
 
 async def _raised_by(subject: Subject, fault: Fault) -> list[BaseException]:
-    """Return what the fault leads to at each of the first calls of a walk."""
+    """Return what the connector raises if the fault hits each of the first requests."""
     errors: list[BaseException] = []
     for passed_on in range(FAULTED_CALLS):
         calls = Calls(passed_on, fault.answer)
@@ -137,8 +145,8 @@ async def _raised_by(subject: Subject, fault: Fault) -> list[BaseException]:
         if not calls.made:
             raise Skipped(NO_CALLS)
         if calls.made <= passed_on:
-            break  # the walk has no more calls than these
-        require(False, f"{fault.name} at call {passed_on + 1} was taken for a good answer")
+            break  # the walk has no more requests
+        require(False, f"{fault.name} at request {passed_on + 1} was taken for a good response")
     return errors
 
 
@@ -148,7 +156,7 @@ def _is_async(connector: Any) -> bool:
 
 
 def _marked(credentials: Any) -> Any:
-    """Return credentials of the same shape in which every text is a canary."""
+    """Return credentials of the same shape, with a canary for every text."""
     if credentials is None:
         return {"token": CANARY}
     if isinstance(credentials, dict):
@@ -159,7 +167,7 @@ def _marked(credentials: Any) -> Any:
 
 
 def _status(status: int, **headers: str) -> Answer:
-    """Answer with a status, and with a message that repeats all that was sent."""
+    """Answer with a status, and with a message that repeats the whole request."""
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         sent = f"{request.method} {request.url} {dict(request.headers)}"
@@ -190,5 +198,5 @@ FAULTS = (
     Fault("502", _status(502), Transient),
     Fault("a timeout", _raises(httpx2.ReadTimeout), Transient),
     Fault("a refused connection", _raises(httpx2.ConnectError), Transient),
-    Fault("a connection lost in mid-answer", _raises(httpx2.RemoteProtocolError), Transient),
+    Fault("a connection lost during the response", _raises(httpx2.RemoteProtocolError), Transient),
 )

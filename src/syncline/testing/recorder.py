@@ -1,4 +1,4 @@
-"""HTTP calls kept in a file, without their secrets, and played back from it."""
+"""Record HTTP requests to a file, without secrets, and replay them from it."""
 
 import base64
 import hashlib
@@ -16,19 +16,19 @@ from syncline.private_files import completed_file
 from syncline.redaction import Scrubber, mask_fields, secrets_in
 
 VERSION = 1
-# The body is kept whole; cookies are secrets of a session.
+# The body is recorded complete and decoded; cookies are secrets.
 NOT_KEPT = {"content-length", "transfer-encoding", "set-cookie", "connection"}
-# What else decides about the answer, beside the address and the body.
+# Headers that affect the response, in addition to the URL and the body.
 DECIDING = ("if-none-match", "if-modified-since", "range")
 
 
 class UnrecordedCall(AssertionError):
-    """A call was made that the recording does not hold."""
+    """The recording does not have this request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One HTTP call as it is shown and kept."""
+    """One recorded request and its response."""
 
     method: str
     url: str
@@ -45,7 +45,7 @@ class Call:
 
 
 class Masker:
-    """Takes the secrets of a connection out of what is kept."""
+    """Masks the secrets of a connection in what is recorded."""
 
     def __init__(self, credentials: Any = None) -> None:
         self._scrub = Scrubber(secrets_in(credentials, besides=frozenset()))
@@ -57,7 +57,7 @@ class Masker:
         return self._scrub(url)
 
     def body(self, content: bytes) -> bytes:
-        """Return a body without secrets; what else it says stays, or it could not be replayed."""
+        """Return a body without secrets and otherwise unchanged, so that it can be replayed."""
         try:
             text = content.decode()
         except UnicodeDecodeError:
@@ -66,14 +66,14 @@ class Masker:
 
 
 class Recorder(httpx2.AsyncBaseTransport):
-    """Passes calls on and keeps what came of them."""
+    """Passes requests on and records them with their responses."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, calls: list[Call], masker: Masker) -> None:
         self._inner, self._calls, self._masker = inner, calls, masker
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         described = await _describe(request, self._masker)
-        request.headers["accept-encoding"] = "identity"  # a recording is to be read by people too
+        request.headers["accept-encoding"] = "identity"  # so that people can read the recording
         try:
             response = await self._inner.handle_async_request(request)
         except Exception as error:
@@ -84,7 +84,7 @@ class Recorder(httpx2.AsyncBaseTransport):
         def keep(content: bytes) -> None:
             self._calls.append(Call(**described, content=self._masker.body(content)))
 
-        response.stream = _Overheard(response.stream, keep)
+        response.stream = _RecordedStream(response.stream, keep)
         return response
 
     def _headers(self, response: httpx2.Response) -> dict[str, str]:
@@ -96,7 +96,7 @@ class Recorder(httpx2.AsyncBaseTransport):
 
 
 class Player(httpx2.AsyncBaseTransport):
-    """Answers from a recording: equal calls get their answers in turn, and the last for ever."""
+    """Answers from a recording; equal requests get their responses in turn, then the last again."""
 
     def __init__(self, calls: list[Call], masker: Masker, source: str) -> None:
         self._answers: dict[Any, list[Call]] = defaultdict(list)
@@ -105,11 +105,11 @@ class Player(httpx2.AsyncBaseTransport):
         self._masker, self._source = masker, source
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        asked = Call(**await _describe(request, self._masker))
-        answers = self._answers.get(asked.key)
+        wanted = Call(**await _describe(request, self._masker))
+        answers = self._answers.get(wanted.key)
         if not answers:
             raise UnrecordedCall(
-                f"{asked.method} {asked.url} is not in {self._source};"
+                f"{wanted.method} {wanted.url} is not in {self._source};"
                 " record again with `syncline connector run … --record`"
             )
         call = answers.pop(0) if len(answers) > 1 else answers[0]
@@ -120,7 +120,7 @@ class Player(httpx2.AsyncBaseTransport):
 
 
 def save_calls(path: Path, calls: list[Call]) -> None:
-    """Write calls to a file that can be read, compared and committed."""
+    """Write calls to a file that people can read, compare and commit."""
     entries = [_entry(call) for call in calls]
     text = json.dumps({"version": VERSION, "calls": entries}, indent=2, ensure_ascii=False)
     with completed_file(path) as part:
@@ -135,7 +135,7 @@ def load_calls(path: Path) -> list[Call]:
             raise ValueError(f"version {recorded['version']!r}, expected {VERSION}")
         return [_call(entry) for entry in recorded["calls"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Invalid(str(path), f"is no recording: {type(error).__name__}: {error}") from None
+        raise Invalid(str(path), f"is not a recording: {type(error).__name__}: {error}") from None
 
 
 def _entry(call: Call) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _call(entry: dict[str, Any]) -> Call:
 
 
 async def _describe(request: httpx2.Request, masker: Masker) -> dict[str, Any]:
-    """Return what tells a call apart from others, without its secrets."""
+    """Return what identifies a request, without its secrets."""
     content = await request.aread()
     return {
         "method": request.method,
@@ -178,11 +178,11 @@ async def _describe(request: httpx2.Request, masker: Masker) -> dict[str, Any]:
     }
 
 
-class _Overheard(httpx2.AsyncByteStream):
-    """A body that is handed on as it comes, and told when it ends."""
+class _RecordedStream(httpx2.AsyncByteStream):
+    """Passes a body on, and reports it complete at the end."""
 
-    def __init__(self, stream: Any, tell: Callable[[bytes], None]) -> None:
-        self._stream, self._tell = stream, tell
+    def __init__(self, stream: Any, on_end: Callable[[bytes], None]) -> None:
+        self._stream, self._on_end = stream, on_end
         self._chunks: list[bytes] = []
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -192,5 +192,5 @@ class _Overheard(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-        tell, self._tell = self._tell, lambda _: None  # it may be closed more than once
-        tell(b"".join(self._chunks))
+        on_end, self._on_end = self._on_end, lambda _: None  # it may be closed more than once
+        on_end(b"".join(self._chunks))

@@ -1,4 +1,4 @@
-"""Plays recorded HTTP calls back to a connector in a test."""
+"""Replay recorded HTTP requests to a connector in a test."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,22 +6,22 @@ from typing import Any, TypeVar
 
 from syncline.sdk.connector import Connector
 from syncline.testing.recorder import Masker, Player, load_calls
-from syncline.testing.trial import Wrap, equip
+from syncline.testing.trial import Wrap, prepare_trial
 
 C = TypeVar("C", bound=Connector)
 
 
 def replay(connector: C, recording: str | Path, credentials: Any = None) -> C:
-    """Return the connector, whose HTTP calls are answered from a recording and go nowhere else.
+    """Return the connector with its HTTP requests answered from a recording only.
 
-    Pass the credentials of the test's connection where a secret stands in an address or a body.
+    Pass the connection's credentials if a secret is part of a URL or a body.
     """
-    equip(connector, answers_from(recording, credentials)())
+    prepare_trial(connector, answers_from(recording, credentials)())
     return connector
 
 
 def answers_from(recording: str | Path, credentials: Any = None) -> Callable[[], Wrap]:
-    """Return a maker of transports, each of which plays the recording from its beginning."""
+    """Return a factory of transports, each of which replays the recording from the start."""
     path = Path(recording)
     calls, masker = load_calls(path), Masker(credentials)
 

@@ -1,4 +1,4 @@
-"""A connector run by hand: page after page, without an engine and without a database."""
+"""Run a connector by hand, page after page, without an engine and without a database."""
 
 import inspect
 import json
@@ -26,7 +26,7 @@ TRIAL_ID = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class TrialPage:
-    """A checked page, with the cursor that led to it."""
+    """A checked page, with the cursor before it."""
 
     cursor: Any
     signals: tuple[Signal, ...]
@@ -37,7 +37,7 @@ class TrialPage:
 def trial_connection(
     connector: Connector, config: Mapping[str, Any] | None = None, credentials: Any = None
 ) -> Connection:
-    """Return a connection that stands in no database."""
+    """Return a connection that is in no database."""
     return Connection(
         id=TRIAL_ID,
         tenant_id="trial",
@@ -50,15 +50,18 @@ def trial_connection(
     )
 
 
-def equip(connector: Connector, wrap: Wrap | None = None) -> Connector:
-    """Return the connector, which may reach this machine; `wrap` is put around its transports."""
+def prepare_trial(connector: Connector, wrap: Wrap | None = None) -> Connector:
+    """Configure a connector to run by hand; it may reach this machine.
+
+    `wrap` is put around the transports of its HTTP clients.
+    """
     connector.configure(None)
     connector.http_environment = HttpEnvironment(allow_private=True, wrap_transport=wrap)
     return connector
 
 
 def chain(outer: Wrap | None, inner: Wrap | None) -> Wrap | None:
-    """Return both as one, the outer about the inner."""
+    """Return both wrappers as one, the outer around the inner."""
     if outer is None or inner is None:
         return outer or inner
     return lambda transport: outer(inner(transport))
@@ -71,7 +74,7 @@ async def take_pages(
     credentials: Any = None,
     cursor: Any = None,
 ) -> list[TrialPage]:
-    """Return all pages that follow a cursor, each checked as an engine would."""
+    """Return all pages after a cursor, each checked as the engine checks it."""
     connection = trial_connection(connector, config, credentials)
     return [page async for page in walk(connector, connection, cursor)]
 
@@ -79,7 +82,7 @@ async def take_pages(
 async def walk(
     connector: Connector, connection: Connection, cursor: Any = None
 ) -> AsyncGenerator[TrialPage, None]:
-    """Yield page after page, run after run, as an engine would, until nothing more waits."""
+    """Yield page after page, run after run, until a page has no more."""
     more_waiting = True
     while more_waiting:
         more_waiting = False
@@ -92,7 +95,7 @@ async def walk(
 async def one_run(
     connector: Connector, connection: Connection, cursor: Any = None
 ) -> AsyncGenerator[TrialPage, None]:
-    """Yield the pages of one run: one, or as many as a streaming connector has."""
+    """Yield the pages of one run: one page, or all pages of a streaming connector."""
     async with aclosing(_results(connector, connection, _as_stored(cursor))) as results:
         async for result in results:
             page = _checked(result, cursor)
@@ -105,7 +108,7 @@ async def _results(
 ) -> AsyncGenerator[Any, None]:
     if inspect.iscoroutinefunction(connector.sync) or inspect.isasyncgenfunction(connector.sync):
         answer: Any = connector.sync(connection, cursor)
-    else:  # a plain function may block, so it gets a thread, as it does in an engine
+    else:  # a plain function may block, so it runs in a thread, as in the engine
         answer = await Threads(lambda: None).run(lambda: connector.sync(connection, cursor))
     if isinstance(answer, AsyncIterator):
         try:
@@ -119,13 +122,13 @@ async def _results(
 
 
 def _checked(result: Any, cursor: Any) -> TrialPage:
-    """Return the page with its signals at hand, or raise what an engine would refuse it with."""
+    """Return the page with its signals, or raise the error that the engine would raise."""
     if isinstance(result, SyncResult) and _is_series(result.signals):
         result = replace(result, signals=tuple(islice(result.signals, LIMITS.page_signals + 1)))
     page = read_page(result, cursor=cursor, limits=LIMITS)
     next_cursor = cursor if page.next_cursor is None else json.loads(page.next_cursor)
     if page.next_cursor is not None and _as_stored(result.next_cursor) != result.next_cursor:
-        raise ContractError("next_cursor: read back from JSON it is something else")
+        raise ContractError("next_cursor: it changes when it is stored as JSON and read back")
     return TrialPage(cursor, result.signals, next_cursor, page.has_more)
 
 
@@ -134,5 +137,5 @@ def _is_series(signals: Any) -> bool:
 
 
 def _as_stored(cursor: Any) -> Any:
-    """Return a cursor as a database would give it back, so that nobody shares its lists."""
+    """Return a cursor as the database returns it, which shares no lists with the original."""
     return json.loads(json.dumps(cursor))

@@ -218,7 +218,7 @@ async def test_only_the_longest_living_process_prunes(world: World) -> None:
     await finished(world, await world.connection(), OLD)
     pruner = world.engine._upkeep.pruner
 
-    assert await pruner.step() == retention.REST
+    assert await pruner.step() == retention.ROUND_EVERY
     assert len(await world.sql("SELECT FROM {schema}.sync_jobs")) == 1
 
     world.clock.advance(seconds=60)

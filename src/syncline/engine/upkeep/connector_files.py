@@ -1,4 +1,4 @@
-"""The files that connectors keep on this host between runs: they go with their connections."""
+"""Remove connectors' files on this host when their connections are deleted."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from syncline.store.pool import Pool, Transaction
 
 
 class ConnectorFiles:
-    """Removes what connections left behind.
+    """Removes files of deleted connections.
 
-    A connection may be deleted by another process, on another host or by hand. Each process
-    therefore asks, every so often, which connections its own host keeps files of in vain.
+    Another process, another host or a person may delete a connection. Each process therefore
+    checks regularly which of its local files have no connection any more.
     """
 
     def __init__(self, pool: Pool, providers: Mapping[str, Connector]) -> None:

@@ -1,4 +1,4 @@
-"""The worker registry: a process says that it lives, and everybody can see who does."""
+"""The heartbeat: this process reports every five seconds that it is alive."""
 
 import os
 import socket
@@ -15,12 +15,12 @@ from syncline.store.data import server_starts, workers
 from syncline.store.pool import Pool
 
 BEAT_EVERY = timedelta(seconds=5)
-DEAD_AFTER = timedelta(seconds=20)  # four beats: Postgres may restart within them
-FORGOTTEN_AFTER = timedelta(days=1)  # until then a dead one is shown as such
+DEAD_AFTER = timedelta(seconds=20)  # four beats, enough for Postgres to restart
+FORGOTTEN_AFTER = timedelta(days=1)  # until then a dead worker is shown
 
 
 class Heartbeat:
-    """Keeps this process's row; nothing that claims or settles depends on it."""
+    """Maintains this process's row in `workers`; claims and settlements do not depend on it."""
 
     def __init__(
         self,
@@ -42,19 +42,19 @@ class Heartbeat:
         self._not_for_tenants: Sequence[str] | None = None
 
     def enter(self, *, scheduler: bool, executor: bool) -> None:
-        """Begin a new life, with the roles that this process takes on."""
+        """Start as a new worker with these roles."""
         roles = {"scheduler": scheduler, "executor": executor}
         self._roles = tuple(role for role, taken in roles.items() if taken)
         self._id, self._started_at, self._stopping = new_id(), None, False
         self._not_for_tenants = None
 
     def stop(self) -> None:
-        """Say at the next beat that this process takes no more."""
+        """Report at the next beat that this process takes no more jobs."""
         self._stopping = True
 
     async def beat(self) -> timedelta:
-        """Say that this process lives, and give a new start of the server its number."""
-        if self._not_for_tenants is None:  # once: it may have to start a program to find out
+        """Write this process's row, and number the current start of the server if it is new."""
+        if self._not_for_tenants is None:  # once, because it may start a program
             self._not_for_tenants = await self._find_unconfined()
         async with self._pool.transaction() as tx:
             await workers.beat(tx, self._describe(await self._clock.now(tx)))
@@ -63,18 +63,18 @@ class Heartbeat:
         return BEAT_EVERY
 
     async def is_first(self) -> bool:
-        """Return whether no other process has lived longer, as far as anybody knows."""
+        """Return whether this is the live process that started first."""
         async with self._pool.transaction() as tx:
             silent_since = await self._clock.now(tx) - DEAD_AFTER
             return await workers.first(tx, silent_since=silent_since) in (self._id, None)
 
     async def leave(self) -> None:
-        """Strike this process out."""
+        """Remove this process's row."""
         async with self._pool.transaction() as tx:
             await workers.leave(tx, self._id)
 
     async def _find_unconfined(self) -> Sequence[str]:
-        """Return the providers that cannot be confined here, asked in a thread of their own."""
+        """Return the providers that cannot be confined here; the checks run in a thread."""
         in_doubt = may_refuse_tenants(self._providers) if "executor" in self._roles else {}
         if not in_doubt:
             return ()

@@ -1,4 +1,4 @@
-"""Retention: finished jobs and old signals go, a small batch at a time and with long breaths."""
+"""Retention: remove finished jobs and old signals, in small batches with pauses between them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from uuid import UUID
 from syncline.clock import Clock, monotonic
 from syncline.engine.upkeep.heartbeat import Heartbeat
 from syncline.engine.upkeep.storage_limit import StorageWalk
-from syncline.settings import RetentionSettings
+from syncline.settings import RetentionSettings, Settings
 from syncline.store.data import idempotency, retention
 from syncline.store.pool import Pool, Transaction
 from syncline.telemetry.upkeep import UpkeepTelemetry
 
 CONNECTIONS_A_BATCH = 500
 ROWS_A_BATCH = 500
-REST = timedelta(minutes=10)  # between two rounds
-FIRST_REST = timedelta(minutes=1)  # jobs may have waited for this process; what is old can wait
-BREATHS = 4  # a batch is followed by a pause of so many times its own length
+ROUND_EVERY = timedelta(minutes=10)
+FIRST_REST = timedelta(minutes=1)  # a new process runs waiting jobs first
+PAUSE_FACTOR = 4  # the pause after a batch, as a multiple of its duration
 BEGINNING = UUID(int=0)
 
 
@@ -30,24 +30,22 @@ class PruneReport:
 
 
 class Pruner:
-    """Goes round in batches, a batch a step.
+    """Removes old rows, one batch per step.
 
-    The longest-living process does it. Two that both think they are do no harm: each takes what
-    the other does not hold.
+    Only the process that started first does it. If two believe they are first, they do no harm:
+    each skips rows that the other has locked.
     """
 
     def __init__(
         self,
         pool: Pool,
-        settings: RetentionSettings,
-        max_stored_bytes: int | None,
+        settings: Settings,
         clock: Clock,
         heartbeat: Heartbeat,
         telemetry: UpkeepTelemetry,
     ) -> None:
         self._pool = pool
         self._settings = settings
-        self._max_stored_bytes = max_stored_bytes
         self._clock = clock
         self._heartbeat = heartbeat
         self._telemetry = telemetry
@@ -61,25 +59,25 @@ class Pruner:
         return going.report
 
     async def step(self) -> timedelta:
-        """Remove a batch, and return how long to leave the database alone."""
+        """Remove a batch; return how long to pause."""
         if self._round is None:
             if not await self._heartbeat.is_first():
-                return REST
+                return ROUND_EVERY
             self._round = self._begin()
         began = monotonic()
         if await self._go_on(self._round):
-            return timedelta(seconds=BREATHS * (monotonic() - began))
+            return timedelta(seconds=PAUSE_FACTOR * (monotonic() - began))
         self._round = None
-        return REST
+        return ROUND_EVERY
 
     def _begin(self) -> "Round":
-        going = Round(self._pool, self._settings, self._clock)
-        if (limit := self._max_stored_bytes) is not None:
+        going = Round(self._pool, self._settings.retention, self._clock)
+        if (limit := self._settings.api.max_stored_bytes_per_tenant) is not None:
             going.walks.append(StorageWalk(self._pool, self._clock, limit, self._telemetry))
         return going
 
     async def _go_on(self, going: "Round") -> bool:
-        """Remove a batch, and return whether there may be more."""
+        """Remove a batch; return whether there may be more."""
         if await going.batch():
             return True
         self._telemetry.rows_pruned(going.report.jobs, going.report.signals)
@@ -87,7 +85,7 @@ class Pruner:
 
 
 class Round:
-    """Over the connections for their jobs, along the signals and old answers; then to measure."""
+    """One round: jobs by connection, then signals, then idempotency records, then storage."""
 
     def __init__(self, pool: Pool, settings: RetentionSettings, clock: Clock) -> None:
         self.report = PruneReport()
@@ -99,36 +97,36 @@ class Round:
         self.walks.append(Walk(pool, clock, idempotency.KEPT_FOR.days, self._forget_answers))
 
     async def batch(self) -> bool:
-        """Make the next batch of the walk that is on, and return whether there is more to do."""
+        """Do the next batch of the current walk; return whether there is more to do."""
         if self.walks and not await self.walks[0].batch():
             del self.walks[0]
         return bool(self.walks)
 
     async def _prune_jobs(self, tx: Transaction, after: UUID, before: datetime) -> UUID | None:
-        """Visit connections in the order of their ids; return how far, or None at the end."""
+        """Prune the next connections by id; return the last id, or None at the end."""
         visited = await retention.next_connections(tx, after=after, limit=CONNECTIONS_A_BATCH)
         await retention.keep_last(tx, visited, before=before)
         removed = await retention.prune_jobs(tx, visited, before=before, limit=ROWS_A_BATCH)
         self.report.jobs += removed
         if removed == ROWS_A_BATCH:
-            return after  # these may have more to give
+            return after  # these connections may have more old jobs
         return visited[-1] if len(visited) == CONNECTIONS_A_BATCH else None
 
     async def _prune_signals(self, tx: Transaction, after: UUID, before: datetime) -> UUID | None:
-        """Remove the oldest signals; return None once there are no more that are old."""
+        """Remove the oldest signals; return None if no old ones are left."""
         removed = await retention.prune_signals(tx, before=before, limit=ROWS_A_BATCH)
         self.report.signals += removed
         return after if removed == ROWS_A_BATCH else None
 
     async def _forget_answers(self, tx: Transaction, after: UUID, before: datetime) -> UUID | None:
-        """Forget what was answered; a tenant's request forgets that tenant's answers alone."""
+        """Remove old idempotency records; a request removes only those of its own tenant."""
         removed = await idempotency.forget(tx, before=before, limit=ROWS_A_BATCH)
         return after if removed == ROWS_A_BATCH else None
 
 
 @dataclass(slots=True)
 class Walk:
-    """A way along ids, one transaction a batch."""
+    """A walk over ids, one transaction per batch."""
 
     pool: Pool
     clock: Clock
@@ -137,7 +135,7 @@ class Walk:
     after: UUID = BEGINNING
 
     async def batch(self) -> bool:
-        """Return whether there is more to visit."""
+        """Visit the next ids; return whether there are more."""
         async with self.pool.transaction() as tx:
             before = await self.clock.now(tx) - timedelta(days=self.kept_days)
             after = await self.visit(tx, self.after, before)

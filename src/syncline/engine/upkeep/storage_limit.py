@@ -1,4 +1,4 @@
-"""The limit on what a tenant stores: measured beside the pruning, never while a job runs."""
+"""The storage limit of tenants: measured during retention, never during a run."""
 
 import json
 from collections import Counter
@@ -19,7 +19,7 @@ BEGINNING = UUID(int=0)
 
 
 class StorageWalk:
-    """Once along the signals, to add up what each tenant stores; then those above are paused."""
+    """Adds up what each tenant stores, then pauses the connections of tenants above the limit."""
 
     def __init__(self, pool: Pool, clock: Clock, limit: int, telemetry: UpkeepTelemetry) -> None:
         self._pool = pool
@@ -28,10 +28,10 @@ class StorageWalk:
         self._telemetry = telemetry
         self._bytes: Counter[str] = Counter()
         self._after = BEGINNING
-        self._above: dict[str, int] | None = None  # until all is measured
+        self._above: dict[str, int] | None = None  # None until everything is measured
 
     async def batch(self) -> bool:
-        """Measure or pause some more; return whether there is more to do."""
+        """Do one batch of measuring or pausing; return whether there is more to do."""
         async with self._pool.transaction() as tx:
             if self._above is None:
                 await self._measure(tx)
@@ -80,8 +80,8 @@ class StorageWalk:
 
 
 def too_much_stored(tenant_id: str, stored: int, limit: int) -> str:
-    """Return the sentence that people read."""
+    """Return the reason for the pause, for people."""
     return (
-        f"tenant {tenant_id} stores {stored:,} bytes of signals and may store {limit:,} "
+        f"tenant {tenant_id} stores {stored:,} bytes of signals; the limit is {limit:,} "
         "(api.max_stored_bytes_per_tenant)"
     )
