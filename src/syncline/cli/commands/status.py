@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncline.cli.interrupts import Interrupts
+from syncline.cli.interrupts import Interrupts, stopped_within
 from syncline.cli.options import AsJson
 from syncline.cli.output import print_json
 from syncline.cli.session import perform, session_of
@@ -116,11 +116,7 @@ async def _show_live(
             shown += 1
             if shown == count:
                 return
-            try:
-                async with asyncio.timeout(every):
-                    await stop.wait()
-            except TimeoutError:
-                continue
+            await stopped_within(stop, every)
 
 
 def _console() -> "Console":
