@@ -20,7 +20,7 @@ from syncline.cli.views.top import render_status
 from syncline.policy.stats import Figure
 
 HEALTH = {"calendar": "ok", "github": "failing", "mail": "rate_limited", "tickets": "unknown"}
-ON_THE_PAGE = {"ok": "well", "failing": "failing", "rate_limited": "rate limited"}
+ON_THE_PAGE = {"ok": "ok", "failing": "failing", "rate_limited": "rate limited"}
 MINUTE = timedelta(minutes=1)
 
 
