@@ -118,7 +118,7 @@ def test_a_tap_is_installed_shown_upgraded_and_removed_by_command(tmp_path: Path
     assert "2.0" in told
     assert "Restart running workers" in told
     assert Path(listed["executable"]).exists()  # what runs now goes on with it
-    assert "removed" in syncline(home, "remove", "tap-fake")
+    assert "Removed" in syncline(home, "remove", "tap-fake")
     assert json.loads(syncline(home, "list", "--json")) == []
     assert "is not installed" in syncline(home, "remove", "tap-fake", code=1)
 
