@@ -120,7 +120,7 @@ async def test_one_of_many_connections_that_waits_is_no_rate_limit(world: World)
     [provider] = (await get_json(world, "/v1/providers"))["items"]
 
     assert (provider["health"], provider["rate_limited"], provider["backoff"]) == ("ok", 1, 1)
-    assert "github well 63 connections" in await get_words(world, "/providers")
+    assert "github ok 63 connections" in await get_words(world, "/providers")
     assert "Providers: github ok" in await show_status(world)
 
 
