@@ -129,8 +129,8 @@ SCHEDULE = (
         "store/listener.py",
         (
             (
-                "            connection.terminate()  # one that",
-                "            self._connection = connection  # one that",
+                "            connection.terminate()  # a session",
+                "            self._connection = connection  # a session",
             ),
         ),
         "tests/engine/worker/test_standstills.py::test_listening_that_failed_at_first_is_tried_again",

@@ -22,7 +22,7 @@ class Clock(Protocol):
     async def now(self, tx: Queryable) -> datetime: ...
 
     def instant(self) -> datetime | None:
-        """The time for a single statement; None lets the database use its own."""
+        """The time for a single statement; None means the database's own."""
 
 
 class DatabaseClock:
@@ -69,7 +69,7 @@ class Dice:
 
 
 def host_time() -> datetime:
-    """This host's time, for what a provider's answer means where it names none of its own."""
+    """This host's time, for a provider's answer that does not say its own time."""
     return datetime.now(UTC)
 
 
@@ -114,7 +114,7 @@ class IdMaker:
 
     @cached_property
     def _kind(self) -> Callable[[bytes], UUID]:
-        """The driver's own kind of UUID: half of the price of a plain one, made and sent."""
+        """The driver's own UUID class, which costs half as much to make and send as a plain one."""
         from asyncpg.pgproto import pgproto
 
         return pgproto.UUID

@@ -1,7 +1,7 @@
-"""Watches from a thread how long the event loop is held, and by whom.
+"""Measure from a thread how long the event loop is blocked, and by whom.
 
-While something holds the loop no lease is renewed and no request answered. The watchdog asks the
-loop for a sign of life a few times a second, which costs nothing next to a run.
+While something blocks the loop, no lease is renewed and no request is answered. The watchdog pings
+the loop a few times a second, which costs nothing next to a run.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ LOG_EVERY_SECONDS = 60.0  # for each provider
 
 
 class Holder(NamedTuple):
-    """Whose code ran on the loop: the provider of a run, and the coroutine."""
+    """Whose code blocked the loop: the provider of a run, and the coroutine."""
 
     provider_slug: str
     coroutine: str
@@ -29,12 +29,12 @@ class Holder(NamedTuple):
 
 NO_HOLDER = Holder("", "")
 FindProvider = Callable[["asyncio.Task[Any] | None"], str]
-"""Returns the provider that a task runs, or nothing."""
+"""Returns the provider that a task runs, or an empty text."""
 
 
 @dataclass(slots=True, eq=False)
-class _Question:
-    """One question to the loop."""
+class _Ping:
+    """One ping of the loop."""
 
     asked: float = field(default_factory=monotonic)
     processor_time: float = field(default_factory=processor_time)
@@ -43,7 +43,7 @@ class _Question:
 
 
 class Watchdog:
-    """Measures the holds of the running loop."""
+    """Measures how long the running loop is blocked."""
 
     def __init__(self, find_provider: FindProvider, telemetry: Telemetry) -> None:
         self._find_provider = find_provider
@@ -55,7 +55,7 @@ class Watchdog:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch the running loop meanwhile."""
+        """Watch the running loop for the length of the block."""
         loop = asyncio.get_running_loop()
         thread = threading.Thread(
             target=self._watch, args=(loop,), daemon=True, name="syncline-watchdog"
@@ -68,38 +68,38 @@ class Watchdog:
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         while not self._stop.wait(ASK_EVERY_SECONDS):
-            question = _Question()
+            ping = _Ping()
             try:
-                loop.call_soon_threadsafe(self._answer, question)
+                loop.call_soon_threadsafe(self._answer, ping)
             except RuntimeError:
                 return  # the loop has closed
-            if not question.answered.wait(LONG_HOLD_SECONDS):
-                question.holder = self._find_holder(loop)
-            while not question.answered.wait(1) and not self._stop.is_set():
+            if not ping.answered.wait(LONG_HOLD_SECONDS):
+                ping.holder = self._find_holder(loop)
+            while not ping.answered.wait(1) and not self._stop.is_set():
                 pass
 
     def _find_holder(self, loop: asyncio.AbstractEventLoop) -> Holder:
-        """Return whose code the loop is in; it stands still, so looking into it is safe."""
+        """Return whose code blocks the loop; it stands still, so reading its state is safe."""
         with suppress(RuntimeError):  # it went on meanwhile
             task = asyncio.current_task(loop)
             coroutine = getattr(task.get_coro(), "__qualname__", "") if task else ""
             return Holder(self._find_provider(task), coroutine)
         return NO_HOLDER
 
-    def _answer(self, question: _Question) -> None:
-        """Take the measure; this runs on the loop."""
+    def _answer(self, ping: _Ping) -> None:
+        """Measure the delay; this runs on the loop."""
         now = monotonic()
-        seconds = now - question.asked
-        question.answered.set()
+        seconds = now - ping.asked
+        ping.answered.set()
         if now - self._window_began >= WINDOW_SECONDS:
             self._window_began, self._longest_before, self._longest = now, self._longest, 0.0
         self._longest = max(self._longest, seconds)
         self._telemetry.event_loop_measured(max(self._longest, self._longest_before))
         if seconds >= LONG_HOLD_SECONDS:
-            used = processor_time() - question.processor_time
-            self._tell(question.holder, seconds, used, now)
+            used = processor_time() - ping.processor_time
+            self._record(ping.holder, seconds, used, now)
 
-    def _tell(self, holder: Holder, seconds: float, used: float, now: float) -> None:
+    def _record(self, holder: Holder, seconds: float, used: float, now: float) -> None:
         last = self._logged.get(holder.provider_slug)
         is_logged = last is None or now - last >= LOG_EVERY_SECONDS
         if is_logged:

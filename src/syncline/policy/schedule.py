@@ -1,4 +1,4 @@
-"""When a connection runs next: interval, jitter and slot, decided from values alone."""
+"""When a connection runs next: its interval, slot and jitter."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ MINIMUM_INTERVAL_SECONDS = 60
 # Beyond these, adding an interval could leave what a datetime can hold.
 EARLIEST, LATEST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
 INTEGER = re.compile(r"\d{1,9}")
-# As JSON text, which holds such a value between quotes and without an escape.
+# As JSON text: between quotes, and without escapes.
 UTC_TIME = re.compile(r'"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|\+00:00)"')
 
 
@@ -26,9 +26,9 @@ class ScheduleRules:
     jitter_pct_max: Decimal
 
 
-# What a tick makes for every connection is a tuple: as frozen, at a third of a dataclass's price.
+# A tick makes these for every connection. A named tuple costs a third of a frozen dataclass.
 class StoredSync(NamedTuple):
-    """What `connections.metadata` says, unread: kinds of JSON, and values as JSON text."""
+    """`connections.metadata` before parsing: kinds of JSON, and values as JSON text."""
 
     metadata_kind: str | None
     sync_kind: str | None
@@ -47,7 +47,7 @@ class Complaint:
 
 
 class SyncOptions(NamedTuple):
-    """`metadata.sync` once read; bad values are left out and complained about."""
+    """`metadata.sync` after parsing; bad values are left out, with a complaint each."""
 
     interval: timedelta
     interval_is_bad: bool
@@ -66,7 +66,7 @@ class Candidate(NamedTuple):
     connection_id: UUID
     tenant_id: str
     provider_slug: str
-    created_at: datetime | None  # told where nothing has finished: a first run counts from it
+    created_at: datetime | None  # only if nothing has finished: the first run counts from it
     last_finished_at: datetime | None
     has_pending_job: bool
     stored: StoredSync
@@ -91,7 +91,7 @@ class RunPlan(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """Where a queued interval job belongs, at the latest, now that its interval was changed."""
+    """When a queued interval job must run at the latest, after its interval was changed."""
 
     connection_id: UUID
     scheduled_at: datetime
@@ -99,7 +99,7 @@ class Pull(NamedTuple):
 
 
 def next_slot_at(candidate: Candidate, options: SyncOptions, now: datetime) -> datetime:
-    """Return when the connection's next run is due, leaving jitter aside."""
+    """Return when the connection's next run is due, without jitter."""
     if candidate.last_finished_at is None or _is_ahead(candidate, options, now):
         return now
     return plan_slot(candidate.last_finished_at, options.interval, now).due_at
@@ -145,9 +145,9 @@ def plan_run(
 
 
 def _is_ahead(candidate: Candidate, options: SyncOptions, now: datetime) -> bool:
-    """Return whether the last run ended in the future: the clock stood ahead, and came back.
+    """Return whether the last run ended in the future, because the clock stood ahead.
 
-    Until that time has passed it tells nothing, and runs are an interval apart.
+    Until that time has passed it means nothing, and runs are one interval apart.
     """
     last = candidate.last_finished_at
     return last is not None and last > now + options.interval
@@ -156,7 +156,7 @@ def _is_ahead(candidate: Candidate, options: SyncOptions, now: datetime) -> bool
 def plan_slot(last_finished_at: datetime, interval: timedelta, now: datetime) -> Slot:
     """Return the latest slot that has come due, or the first one if none has."""
     elapsed_slots = (now - last_finished_at) // interval
-    # Of all connections few have missed a slot; to multiply would be half of the work.
+    # Few connections have missed a slot; multiplying would double the cost of this function.
     elapsed = interval if elapsed_slots <= 1 else elapsed_slots * interval
     due_at = last_finished_at + elapsed
     return Slot(due_at, due_at + interval)
@@ -165,7 +165,7 @@ def plan_slot(last_finished_at: datetime, interval: timedelta, now: datetime) ->
 def pull_to_new_interval(
     candidate: Candidate, options: SyncOptions, rules: ScheduleRules, now: datetime
 ) -> Pull | None:
-    """Return where the pending job belongs, if its interval was changed since it was planned."""
+    """Return when the pending job must run, if its interval has changed since it was planned."""
     last, interval = candidate.last_finished_at, options.interval
     if last is None or not interval_has_changed(candidate, options, rules):
         return None
@@ -174,7 +174,7 @@ def pull_to_new_interval(
 
 
 def sample_jitter(interval: timedelta, rules: ScheduleRules, roll: float) -> int:
-    """Return whole seconds, uniform over those that lie within the bounds."""
+    """Return whole seconds, uniformly distributed within the bounds."""
     lowest, highest = _jitter_bounds(interval, rules.jitter_pct_min, rules.jitter_pct_max)
     if lowest > highest:
         return highest
@@ -190,7 +190,7 @@ def _jitter_bounds(interval: timedelta, pct_min: Decimal, pct_max: Decimal) -> t
 
 
 def read_sync(stored: StoredSync, rules: ScheduleRules) -> SyncOptions:
-    """Return what `metadata.sync` asks for, without what cannot be meant."""
+    """Parse `metadata.sync`, and complain about bad values."""
     complaints: list[Complaint] = []
     if stored.metadata_kind != "object":
         kind = stored.metadata_kind or "null"
@@ -230,7 +230,7 @@ def _read_interval(
 
 
 def _read_time(key: str, text: str | None, complaints: list[Complaint]) -> datetime | None:
-    """Return the instant that a JSON text holds, if it is RFC 3339 in UTC."""
+    """Return the instant in a JSON text, if it is RFC 3339 in UTC."""
     if _is_absent(text):
         return None
     instant = _parse_utc(text or "")

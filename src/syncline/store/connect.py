@@ -1,7 +1,7 @@
-"""How a session with the database is opened: over verified TLS, unless it is on this machine.
+"""Open database sessions: over verified TLS, unless the server is on this machine.
 
-Drivers take TLS where it is offered and do not look at the certificate, so whoever stands between
-could offer none. A URL that names an `sslmode`, or PGSSLMODE, is obeyed.
+By default the driver takes TLS if it is offered, and does not check the certificate, so somebody in
+between could offer none. A URL that names an `sslmode`, or PGSSLMODE, is obeyed.
 """
 
 import os
@@ -16,8 +16,8 @@ import asyncpg
 
 from syncline.errors import DatabaseTlsError
 
-# Whatever the role or the database has set: nobody can put a function or an operator of his own in
-# front of the ones that the statements mean. Temporary tables are looked for last.
+# Overrides what the role or the database has set, so nobody can place a function or an operator of
+# their own in front of the ones that the statements mean. Temporary tables come last.
 SEARCH_PATH = "pg_catalog, pg_temp"
 VERIFIED: Literal["verify-full"] = "verify-full"
 Tls = ssl.SSLContext | Literal["verify-full"] | None
@@ -49,14 +49,14 @@ async def connect(url: str, **options: Any) -> Any:
 
 
 def names_many_hosts(url: str) -> bool:
-    """Return whether a URL leaves it open which of its hosts is the primary."""
+    """Return whether a URL names several hosts, and not which kind of server to take."""
     query = _query(url)
     hosts = urlsplit(url).netloc.rpartition("@")[2] or query.get("host", "")
     return "," in hosts and "target_session_attrs" not in query
 
 
 def tls_for(url: str, environment: Mapping[str, str]) -> Tls:
-    """Return what the driver is told about TLS; None leaves it to the URL."""
+    """Return the driver's `ssl` option; None leaves it to the URL."""
     query = _query(url)
     mode = query.get("sslmode") or environment.get("PGSSLMODE")
     if mode is None and is_local(url, environment):
@@ -67,17 +67,17 @@ def tls_for(url: str, environment: Mapping[str, str]) -> Tls:
     if authority is None or authority == "system":
         return _system_context(query, environment)
     if not Path(authority).is_file():
-        raise DatabaseTlsError(f"sslrootcert names {authority}, which is no file")
+        raise DatabaseTlsError(f"sslrootcert names {authority}, which is not a file")
     return VERIFIED
 
 
 def is_local(url: str, environment: Mapping[str, str]) -> bool:
-    """Return whether every host of a URL is this machine; what is in doubt counts as remote."""
+    """Return whether every host of a URL is this machine; if in doubt, it counts as remote."""
     query = _query(url)
     _, at, after = urlsplit(url).netloc.partition("@")
     hosts = (after if at else urlsplit(url).netloc) or query.get("host")
     if not hosts and "service" in query:
-        return False  # a file of the driver's names the host
+        return False  # a file of the driver names the host
     hosts = hosts or environment.get("PGHOST")
     return not hosts or all(_is_local_host(unquote(host)) for host in hosts.split(","))
 
@@ -104,14 +104,14 @@ def _query(url: str) -> dict[str, str]:
 def _named(
     option: str, query: Mapping[str, str], environment: Mapping[str, str], default: str
 ) -> str | None:
-    """Return the file that an option names, in the URL, the environment or the usual place."""
+    """Return the file that an option names, from the URL, the environment or the usual place."""
     usual = Path("~/.postgresql", default).expanduser()
     named = query.get(option) or environment.get(f"PG{option.upper()}")
     return named or (str(usual) if usual.is_file() else None)
 
 
 def _system_context(query: Mapping[str, str], environment: Mapping[str, str]) -> ssl.SSLContext:
-    """Return a context that trusts the system's authorities, which the driver has no word for."""
+    """Return a context that trusts the system's authorities; the driver has no option for it."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["postgresql"])
     certificate = _named("sslcert", query, environment, "postgresql.crt")

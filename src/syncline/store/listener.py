@@ -1,4 +1,4 @@
-"""A connection of its own that hears what the others announce."""
+"""A database session that listens for notifications."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from syncline.store.pool import COMMAND_TIMEOUT_SECONDS
 
 
 class Listener:
-    """One connection of its own that hears a channel."""
+    """Keeps one session that listens to a channel."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Listener:
         self._connection: Any = None
 
     async def keep_listening(self) -> bool:
-        """Return whether listening began anew; a socket that died in silence is found out."""
+        """Return whether it had to start listening; a socket that died silently is noticed."""
         if self._connection is not None and not self._connection.is_closed():
             try:
                 await self._connection.fetchval("SELECT 1", timeout=COMMAND_TIMEOUT_SECONDS)
@@ -41,7 +41,7 @@ class Listener:
         try:
             await connection.add_listener(self._channel, lambda *heard: self._heard(heard[-1]))
         except BaseException:
-            connection.terminate()  # one that hears nothing must not pass for one that listens
+            connection.terminate()  # a session without a listener must not count as listening
             raise
         self._connection = connection
         return True

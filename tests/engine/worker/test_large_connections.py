@@ -86,6 +86,7 @@ async def test_a_claim_brings_nothing_of_what_is_large(world: World) -> None:
     finally:
         await pool.close()
 
+    assert tuple(rows[0].keys()) == claims.COLUMNS, "else they are read at thrice the cost"
     claimed = claims.read_claims(rows, lease.token)
     assert sorted(claim.is_large for claim in claimed) == [False] * 2 + [True] * 3
     for claim in claimed:

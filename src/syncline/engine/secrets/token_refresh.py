@@ -56,7 +56,7 @@ class TokenRefresher:
         ids = [claim.connection_id for claim in holders]
         try:
             found = await self._pool.retrying(lambda tx: credentials.read(tx, ids))
-        except Exception as error:  # the jobs are claimed; each of them must come to some end
+        except Exception as error:  # the jobs are claimed, and each of them must end
             reason = missing_right(error) or f"{type(error).__name__}: {error}"
             for claim in holders:
                 claim.credentials = Transient(f"the credentials could not be read: {reason}")
@@ -65,7 +65,7 @@ class TokenRefresher:
                 claim.credentials = found.get(claim.connection_id)
 
     def open_for_run(self, claim: Claim) -> Credentials | None:
-        """Open a claimed job's credentials for its run, or raise what it comes to without."""
+        """Open a claimed job's credentials for its run, or raise the error that ends it."""
         stored: Stored | Transient | None = claim.credentials
         if stored is None:
             return None
@@ -137,7 +137,7 @@ class TokenRefresher:
     def _forget(self, task: "asyncio.Task[Mapping[str, Any]]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # the run that asked may be gone; nobody else needs to hear it
+            task.exception()  # the run that asked may be gone; nobody else needs the error
 
     async def _ask_and_store(
         self, turn: Turn, lease: UUID, provider_slug: str, environment: HttpEnvironment
@@ -164,7 +164,7 @@ class TokenRefresher:
 
         address = str(values["token_url"])
         if not address.lower().startswith("https://") and not environment.allow_private:
-            raise Permanent("the token_url is not https; credentials would go in the open")
+            raise Permanent("the token_url is not https, so credentials would be sent unencrypted")
         async with HttpClient(
             environment.with_limits(timeout_seconds=CALL_SECONDS),
             provider_slug=provider_slug,
@@ -175,7 +175,7 @@ class TokenRefresher:
             return await request_token(http, values, now=now)
 
     async def _store(self, stored: Stored, fresh: Mapping[str, Any]) -> bool:
-        """Return whether it was stored; tried for a lease's time, as there is no other."""
+        """Return whether the token was stored; it is tried for a lease's time."""
         sealed = self._vault.seal(stored.tenant_id, stored.connection_id, fresh)
 
         async def store(tx: Transaction) -> bool:
@@ -193,7 +193,7 @@ class TokenRefresher:
             await pause(LONGEST_PAUSE)
 
     async def _newer_than(self, stored: Stored, lease: UUID, why: str) -> Mapping[str, Any]:
-        """Return credentials that somebody else stored meanwhile, or take the refusal as final."""
+        """Return credentials that somebody else stored meanwhile, or give up."""
         for wait in SECOND_LOOKS:
             await pause(wait)
             found = await self._pool.retrying(

@@ -1,4 +1,4 @@
-"""Credentials between the database and a run: sealed there, open here, for as long as it lasts."""
+"""Seal credentials for the database, and open them for a run."""
 
 import json
 import traceback
@@ -13,7 +13,7 @@ from syncline.redaction import LONGEST_TEXT, mask_secrets
 from syncline.store.data.credentials import Stored
 
 COLUMN = "credentials.sealed"
-LONGEST_TRACE = 8_000  # characters, of which the last say most
+LONGEST_TRACE = 8_000  # characters; the last ones say most
 
 
 class Vault:
@@ -24,7 +24,7 @@ class Vault:
 
     @property
     def key_id(self) -> str:
-        """The key that seals; without one there is an error that says what to do."""
+        """The key that seals; without one it raises an error that says what to do."""
         return self._ring.first
 
     def seal(self, tenant_id: str, connection_id: UUID, values: Mapping[str, Any]) -> bytes:
@@ -42,7 +42,7 @@ class Vault:
         return self.seal(stored.tenant_id, stored.connection_id, self.open(stored))
 
     def open_for_run(self, stored: Stored) -> dict[str, Any]:
-        """Return the credentials, or raise what their run then comes to."""
+        """Return the credentials, or raise the error that ends their run."""
         try:
             return self.open(stored)
         except KeyMissing as missing:  # another worker may have it, or this one after a restart
@@ -52,18 +52,18 @@ class Vault:
 
 
 def without_secrets(error: BaseException, credentials: object) -> BaseException:
-    """Return the error as it may be stored and shown: of the same kind, without the secrets."""
+    """Return the error as it may be stored and shown: the same kind, without secrets."""
     if not isinstance(credentials, Credentials):
         return error
     scrub = credentials.scrubber()
-    text, details = _told(error)
+    text, details = _message_of(error)
     is_bounded = len(text) + len(details) <= LONGEST_TEXT
     if is_bounded and not scrub.finds_any(text) and not scrub.finds_any(details):
         return error
     clean = scrub(text)
     if isinstance(error, SyncError):
         error.message, error.args, error.details = clean, (clean,), None
-        if not scrub.finds_any(_told(error)[0]):  # unless its class has words of its own
+        if not scrub.finds_any(_message_of(error)[0]):  # unless its class has words of its own
             return error
     if isinstance(error, TimeoutError):
         return TimeoutError(clean)
@@ -72,7 +72,7 @@ def without_secrets(error: BaseException, credentials: object) -> BaseException:
 
 
 def trace_without_secrets(error: BaseException, credentials: object) -> str:
-    """Return where an error came from as a log may show it, without the secrets."""
+    """Return the trace of an error for the log, without secrets."""
     try:
         text = "".join(traceback.format_exception(error)).rstrip()
     except Exception:  # its own methods raise
@@ -81,8 +81,8 @@ def trace_without_secrets(error: BaseException, credentials: object) -> str:
     return mask(text)[-LONGEST_TRACE:]
 
 
-def _told(error: BaseException) -> tuple[str, str]:
-    """Return what an error says, and its details as text."""
+def _message_of(error: BaseException) -> tuple[str, str]:
+    """Return the message of an error, and its details as text."""
     try:
         details = getattr(error, "details", None) if isinstance(error, SyncError) else None
         return str(error), json.dumps(details, default=str, ensure_ascii=False)

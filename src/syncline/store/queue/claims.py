@@ -4,7 +4,7 @@ None of these waits for a lock: a locked row is somebody else's for now.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
@@ -103,19 +103,19 @@ CLAIM = """
                   > 2000 AS is_large  -- Postgres compresses what is more, or keeps it elsewhere
              FROM {schema}.connections WHERE id = picked.connection_id OFFSET 0) c
      WHERE j.id BETWEEN picked.id AND picked.id
- RETURNING picked.place, j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type,
-           j.priority, j.attempts, j.lapses, j.cursor, c.external_id,
-           c.status AS connection_status,
+ RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
+           j.attempts, j.lapses, j.cursor, c.external_id, c.status AS connection_status,
+           c.is_first, CASE WHEN j.slot_at > j.started_at THEN j.slot_at END AS slot_ahead,
+           picked.place,
            -- A large one is read by its own run: 2000 of them in one answer would never arrive.
            CASE WHEN NOT c.is_large THEN c.config END AS config,
            CASE WHEN NOT c.is_large THEN c.metadata END AS metadata,
            CASE WHEN NOT c.is_large THEN c.metadata #> '{sync,cursor}' END AS stored_cursor,
-           c.is_first, c.has_credentials, c.is_large,
+           c.has_credentials, c.is_large,
            -- Seconds, because reading timestamps takes the worker three times as long as the rest.
            date_part('epoch', j.started_at - greatest(j.scheduled_at, j.retry_after, j.ready_at))
                AS seconds_due,
-           date_part('epoch', j.started_at - j.slot_at) AS seconds_late,
-           CASE WHEN j.slot_at > j.started_at THEN j.slot_at END AS slot_ahead
+           date_part('epoch', j.started_at - j.slot_at) AS seconds_late
 """
 
 
@@ -158,6 +158,9 @@ class Claim:
     credentials: Any = field(default=None, repr=False)  # sealed, and read by a statement of its own
 
 
+COLUMNS = tuple(one.name for one in fields(Claim))[1:-1]  # all but the token and the credentials
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
     """Which jobs to claim: of these providers, this many, and this many poison jobs among them."""
@@ -188,8 +191,13 @@ async def claim(tx: Transaction, request: ClaimRequest, lease: Lease) -> Sequenc
 
 
 def read_claims(rows: Sequence[Any], token: UUID) -> list[Claim]:
-    """Return the claims in the order in which they are to start."""
-    claimed = [Claim(lease_token=token, **row) for row in rows]
+    """Return the claims, mapped by the names of their columns, in the order of their start."""
+    if rows and tuple(rows[0].keys()) == COLUMNS:
+        # A claim has all columns in the order of the fields. Passing them by position takes a third
+        # of the time, which is a tenth of what an empty run costs this process.
+        claimed = [Claim(token, *row) for row in rows]
+    else:
+        claimed = [Claim(lease_token=token, **row) for row in rows]
     claimed.sort(key=attrgetter("place"))
     return claimed
 

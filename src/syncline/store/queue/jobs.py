@@ -1,4 +1,4 @@
-"""Jobs as the engine moves them: into the queue, forward, to their end, and on to the next."""
+"""What the engine does with jobs: enqueue, pull forward, close, and queue follow-ups."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from syncline.policy.schedule import Pull, RunPlan
 from syncline.store.pool import Transaction
 
 ENQUEUE_PLANNED = """
-    -- Insert the planned jobs, except where the guard already holds one.
+    -- Insert the planned jobs, except where one of the type is pending already.
     INSERT INTO {schema}.sync_jobs
            (id, tenant_id, provider_slug, connection_id, job_type, scheduled_at, slot_at)
     SELECT plan.id, plan.tenant_id, plan.provider_slug, plan.connection_id, 'incremental',
@@ -21,7 +21,7 @@ ENQUEUE_PLANNED = """
 """
 
 OF_THESE = """
-    -- The jobs that are there; asked only where some could not be inserted.
+    -- Which of these jobs exist; asked only if some could not be inserted.
     SELECT id FROM {schema}.sync_jobs WHERE id = ANY ($1::uuid[])
 """
 
@@ -29,7 +29,7 @@ OF_THESE = """
 async def enqueue_planned(
     tx: Transaction, plans: Sequence[RunPlan], ids: Sequence[UUID]
 ) -> Sequence[RunPlan]:
-    """Return the plans that got their job; for the others the guard held one."""
+    """Return the plans that got their job; the others had a pending one already."""
     inserted = await tx.execute(
         ENQUEUE_PLANNED,
         ids,
@@ -46,7 +46,7 @@ async def enqueue_planned(
 
 
 PULL_FORWARD = """
-    -- Move queued interval jobs ahead where a new interval makes them due earlier.
+    -- Move queued interval jobs forward if a new interval makes them due earlier.
     UPDATE {schema}.sync_jobs j SET scheduled_at = pull.scheduled_at, updated_at = now()
       FROM unnest($1::uuid[], $2::timestamptz[]) AS pull (connection_id, scheduled_at)
      WHERE j.connection_id = pull.connection_id AND j.job_type = 'incremental'
@@ -56,7 +56,7 @@ PULL_FORWARD = """
 
 
 async def pull_forward(tx: Transaction, pulls: Sequence[Pull]) -> list[Pull]:
-    """Return those that moved a job."""
+    """Return the pulls that moved a job."""
     rows = await tx.fetch(
         PULL_FORWARD,
         [pull.connection_id for pull in pulls],
@@ -67,11 +67,10 @@ async def pull_forward(tx: Transaction, pulls: Sequence[Pull]) -> list[Pull]:
 
 
 PULL_BACK = """
-    -- Bring back what pending jobs wait for and is further ahead than it can be, because the clock
-    -- stood ahead: the slots ($1) and waits ($3) of the queued, the leases of the running ($4). A
-    -- pause that the provider asked for may be that long. A job without a slot, as a follow-up is,
-    -- is known by when it was written. In the order of the guard's index, so that nothing is read
-    -- but what is pending.
+    -- Bring back times of pending jobs that are too far ahead, because the clock stood ahead: slots
+    -- ($1) and waits ($3) of queued jobs, leases of running ones ($4). A wait that the provider
+    -- asked for may be that long. A job without a slot, such as a follow-up, is found by the time
+    -- of its last write. The order is that of the index of pending jobs, so only these are read.
     WITH ahead AS MATERIALIZED (
         SELECT id FROM {schema}.sync_jobs
          WHERE status IN ('queued', 'running')
@@ -93,7 +92,7 @@ PULL_BACK = """
 """
 
 STOP_SOONER = """
-    -- The same for what is cancelled and may still run.
+    -- The same for cancelled jobs that may still run.
     UPDATE {schema}.sync_jobs SET stops_by = $1
      WHERE id = ANY (ARRAY(SELECT id FROM {schema}.sync_jobs
                             WHERE status <> 'running'
@@ -113,7 +112,7 @@ class Latest:
 
 
 async def pull_back(tx: Transaction, latest: Latest, *, now: datetime, limit: int) -> int:
-    """Return how many jobs waited for what is too far ahead, of so many at most."""
+    """Return how many jobs were brought back, at most `limit`."""
     await tx.execute(STOP_SOONER, latest.lease_expires_at, limit)
     return await tx.execute(
         PULL_BACK, latest.slot, now, latest.retry_after, latest.lease_expires_at, limit
@@ -121,7 +120,7 @@ async def pull_back(tx: Transaction, latest: Latest, *, now: datetime, limit: in
 
 
 LOCK_FREE = """
-    -- Lock those of the jobs that nobody holds.
+    -- Lock those of the jobs that nobody else holds.
     SELECT id FROM {schema}.sync_jobs WHERE id = ANY ($1::uuid[])
      ORDER BY id
        FOR NO KEY UPDATE SKIP LOCKED
@@ -129,7 +128,7 @@ LOCK_FREE = """
 
 
 async def lock_free(tx: Transaction, ids: Sequence[UUID]) -> set[UUID]:
-    """Lock the jobs that nobody holds; return those that somebody does."""
+    """Lock the jobs that nobody else holds; return the others."""
     locked = {row["id"] for row in await tx.fetch(LOCK_FREE, ids)}
     if len(locked) == len(ids):
         return set()
@@ -139,12 +138,12 @@ async def lock_free(tx: Transaction, ids: Sequence[UUID]) -> set[UUID]:
 
 CLOSE = """
     -- Write what attempts came to, for the jobs that still run under the presented token. A job
-    -- that goes back to the queue takes up the mark that was left on it while it ran; one that is
-    -- released keeps the error of the failure before. As everywhere below, what names single jobs
-    -- is written so that it can be neither hashed nor merged, which would read all of them. The
-    -- status is compared because whoever cancels a job by plain SQL may leave the lease; in a CASE,
-    -- because a planner that knows few running jobs would begin with them, by reading all. A job
-    -- that ran was due; one that is due later was queued while the clock stood ahead.
+    -- that goes back to the queue takes over the rerun that was requested while it ran. A released
+    -- job keeps the error of the failure before. As everywhere below, single jobs are named by
+    -- `= ANY (ARRAY[...])`, which can be neither hashed nor merged: either would read all jobs. The
+    -- status is compared because plain SQL that cancels a job may leave the lease. It is compared
+    -- in a CASE, because a planner that knows few running jobs would start from those, and read
+    -- all. A job that ran was due; a later time was written while the clock stood ahead.
     UPDATE {schema}.sync_jobs j
        SET status = closing.status, scheduled_at = least(j.scheduled_at, now()),
            attempts = closing.attempts, lapses = closing.lapses,
@@ -172,7 +171,7 @@ CLOSE = """
 
 @dataclass(slots=True)
 class Closing:
-    """The row that an attempt leaves behind."""
+    """The columns that an attempt leaves on its job."""
 
     id: UUID
     token: UUID
@@ -187,14 +186,14 @@ class Closing:
 
 @dataclass(frozen=True, slots=True)
 class RerunRequest:
-    """What was left on a job while it ran: that it be followed by one more, from where."""
+    """A rerun that was requested while the job ran: its priority, and the cursor to start from."""
 
     priority: int | None
     cursor: str | None
 
 
 async def close(tx: Transaction, closings: Sequence[Closing]) -> dict[UUID, RerunRequest]:
-    """Return the jobs that were still ours to close, with the marks they carry."""
+    """Return the jobs that were still ours to close, with their rerun requests."""
     rows = await tx.fetch(
         CLOSE,
         [closing.id for closing in closings],
@@ -211,9 +210,9 @@ async def close(tx: Transaction, closings: Sequence[Closing]) -> dict[UUID, Reru
 
 
 CLOSE_EMPTY = """
-    -- Close jobs that brought nothing, where there is nothing else to write for them: they are
-    -- still ours, were not marked to be followed, and did not end ahead of their slot. Return the
-    -- others; where there are none, as nearly always, nobody compares the lists (0.7 µs a job).
+    -- Close jobs whose pages were empty, if nothing else is to be written for them: they are still
+    -- ours, no rerun was requested, and they did not end ahead of their slot. Return the others. If
+    -- there are none, as nearly always, the lists are not compared (0.7 µs a job).
     WITH closed AS (
         UPDATE {schema}.sync_jobs j
            SET status = 'succeeded', finished_at = coalesce($3::timestamptz, now()), lapses = 0,
@@ -235,14 +234,14 @@ CLOSE_EMPTY = """
 async def close_empty(
     tx: Transaction, ids: Sequence[UUID], tokens: Sequence[UUID], *, now: datetime | None
 ) -> set[UUID]:
-    """Close jobs, as of now where no time is given, and return those that could not be."""
+    """Close jobs, as of the database's now without a given time; return those left open."""
     return {row["id"] for row in await tx.fetch(CLOSE_EMPTY, ids, tokens, now)}
 
 
 ADVANCE = """
-    -- Keep the cursors of streamed pages on jobs that go on running under the presented token, each
-    -- on top of the page before it, and extend their leases. Failures are counted afresh once the
-    -- cursor has moved: a job that dies again and again at one place is still found out.
+    -- Store the cursors of streamed pages on jobs that still run under the presented token, each on
+    -- top of the page before it, and extend their leases. Failures count from zero once the cursor
+    -- has moved. A job that dies again and again at one place still adds them up.
     UPDATE {schema}.sync_jobs j
        SET cursor = coalesce(page.cursor, j.cursor),
            attempts = CASE WHEN coalesce(page.cursor, j.cursor) IS DISTINCT FROM j.cursor
@@ -263,7 +262,7 @@ ADVANCE = """
 
 @dataclass(frozen=True, slots=True)
 class NewPage:
-    """A streamed page to be committed on top of those that its attempt committed before."""
+    """A streamed page, to be committed on top of the earlier pages of its attempt."""
 
     job_id: UUID
     token: UUID
@@ -283,7 +282,7 @@ class Progress:
 async def advance(
     tx: Transaction, pages: Sequence[NewPage], *, lease_expires_at: datetime
 ) -> dict[UUID, Progress]:
-    """Return the jobs that were still ours, and stood where their page belongs."""
+    """Return the jobs that were still ours, and whose last page was the one before."""
     rows = await tx.fetch(
         ADVANCE,
         [page.job_id for page in pages],
@@ -296,21 +295,21 @@ async def advance(
 
 
 PROGRESS = """
-    -- How far a job that is still held under the presented token has come.
+    -- How far a job has come that still runs under the presented token.
     SELECT committed_pages, attempts, lapses FROM {schema}.sync_jobs
      WHERE id = $1 AND lease_token = $2 AND CASE status WHEN 'running' THEN true ELSE false END
 """
 
 
 async def read_progress(tx: Transaction, job_id: UUID, token: UUID) -> Progress | None:
-    """Return how far the job has come; None where it is no longer ours."""
+    """Return how far the job has come; None if it is no longer ours."""
     row = await tx.fetchrow(PROGRESS, job_id, token)
     return Progress(*row) if row is not None else None
 
 
 FORGET_CURSORS = """
-    -- Let what is pending start from the connection's cursor, which a person has just set. A full
-    -- sync has a place of its own, which a person cannot mean.
+    -- Let pending jobs start from the connection's cursor, which a person has just set. A full sync
+    -- keeps its own cursor.
     UPDATE {schema}.sync_jobs SET cursor = NULL, again_cursor = NULL, updated_at = now()
      WHERE connection_id = $1 AND status IN ('queued', 'running') AND job_type <> 'full'
        AND (cursor IS NOT NULL OR again_cursor IS NOT NULL)
@@ -322,9 +321,8 @@ async def forget_cursors(tx: Transaction, connection_id: UUID) -> int:
 
 
 FOLLOW_UP = """
-    -- Queue what comes next. Where the guard holds a queued job the two become one; where it
-    -- holds a running one, that is marked to be followed. For a connection that has left active
-    -- the job is written as cancelled.
+    -- Queue follow-ups. A queued job of the type and the follow-up become one; a running one gets
+    -- a rerun request. For a connection that has left active the job is written as cancelled.
     INSERT INTO {schema}.sync_jobs AS j
            (id, tenant_id, provider_slug, connection_id, job_type, priority, cursor, status,
             scheduled_at, finished_at, counts_as_last)
@@ -380,7 +378,7 @@ async def enqueue_follow_ups(
 
 
 CANCEL_QUEUED = """
-    -- Cancel the queued jobs of connections that have left active. One that never started does
+    -- Cancel the queued jobs of connections that have left active. A job that never started does
     -- not count as a completion.
     UPDATE {schema}.sync_jobs
        SET status = 'cancelled', finished_at = $2, counts_as_last = started_at IS NOT NULL,
