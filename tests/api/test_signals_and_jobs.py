@@ -173,8 +173,8 @@ async def test_a_position_of_another_database_is_gone(local: Client) -> None:
 
 
 async def test_following_waits_for_something_new(world: World, local: Client) -> None:
-    waiting = asyncio.create_task(local.get("/v1/signals/follow?position=now&wait=20"))
-    await asyncio.sleep(0.1)
+    end = (await local.get("/v1/signals/follow?position=now")).json()["position"]
+    waiting = asyncio.create_task(local.get(f"/v1/signals/follow?position={end}&wait=20"))
     await add_signals(world, 1)
 
     assert len((await waiting).json()["items"]) == 1
