@@ -37,7 +37,7 @@ class ApiServer:
 
 @contextmanager
 def running_api(database_url: str, **settings: Any) -> Iterator[ApiServer]:
-    """Lend a running server with the keys of an operator and of the tenant "acme"."""
+    """Yield a running server with the keys of an operator and of the tenant "acme"."""
     found, is_ready = ApiServer(), threading.Event()
     loop = asyncio.new_event_loop()
     done = asyncio.Event()

@@ -16,7 +16,7 @@ HREF = re.compile(r"<href>(.*?)</href>")
 
 
 def event(uid: str, summary: str, *, changed: int = 0) -> str:
-    """Return an object with one event, changed so many seconds after noon."""
+    """Return an object with one event, changed some seconds after noon."""
     at = datetime(2024, 5, 1, 12, tzinfo=UTC) + timedelta(seconds=changed)
     lines = [
         "BEGIN:VCALENDAR",

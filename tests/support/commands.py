@@ -33,7 +33,7 @@ class CommandLine:
         return CliRunner().invoke(app, ["--database-url", self.url, *arguments])
 
     def json(self, *arguments: str) -> Any:
-        """Return what a command that must succeed prints with --json."""
+        """Run a command that must succeed with --json; return its output."""
         result = self(*arguments, "--json")
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
@@ -80,7 +80,7 @@ class CommandLine:
         return process
 
     def close(self) -> None:
-        """End what a test left running."""
+        """End the processes that a test left running."""
         for process in self.started:
             with process:
                 process.kill()

@@ -81,7 +81,7 @@ def describe(stream: str) -> dict[str, Any]:
 
 
 def sync(stream: str, source: Path, config: dict[str, Any], state: dict[str, Any]) -> None:
-    """Write what the file holds of a stream from its bookmark on, that record included."""
+    """Write the records of a stream in the file, from its bookmark on and including it."""
     write(
         type="SCHEMA",
         stream=stream,

@@ -67,7 +67,7 @@ class HeldStream:
 
 
 async def eventually(happened: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Wait for what real time brings about; the test's own timeout is the limit."""
+    """Wait until a condition holds; the test's own timeout is the limit."""
     while True:
         answer = happened()
         if await answer if isinstance(answer, Awaitable) else answer:

@@ -128,7 +128,7 @@ def hang() -> None:
 
 
 def blow_up(line: str) -> None:
-    """Write a line that asks more of whoever parses it than it is long."""
+    """Write a line that becomes far larger when it is parsed."""
     head, _, tail = line.partition("…")
     print(head + "[]," * 1_000_000 + tail, flush=True)
 

@@ -9,7 +9,7 @@ BASE = "http://127.0.0.1:8080"
 
 
 def client_of(engine: Engine, key: str | None = None, *, page: bool = True) -> httpx2.AsyncClient:
-    """Return a client that sends a key, where one is given."""
+    """Return a client that sends the key, if there is one."""
     transport = httpx2.ASGITransport(create_app(engine, page=page))
     headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
     return httpx2.AsyncClient(transport=transport, base_url=BASE, headers=headers)

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback whose answers a test scripts, byte by byte where it must."""
+"""A real HTTP server on loopback whose responses a test scripts, byte by byte if needed."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ class Seen:
 
 @dataclass
 class Reply:
-    """What the server sends; with `drip` byte by byte, so many seconds between."""
+    """A response; with `drip` it is sent byte by byte, with this many seconds between."""
 
     status: int = 200
     body: bytes = b""
@@ -89,7 +89,7 @@ class HttpServer:
 async def http_server(
     answer: Answer | Sequence[Reply], *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
 ) -> AsyncIterator[HttpServer]:
-    """Lend a server on a free port of a loopback address."""
+    """Yield a server on a free port of a loopback address."""
     served = HttpServer(answer)
     server = await asyncio.start_server(served.serve, host, 0, ssl=tls)
     served.port = server.sockets[0].getsockname()[1]

@@ -19,7 +19,7 @@ class Hold:
 
 @asynccontextmanager
 async def watched_loop() -> AsyncIterator[Hold]:
-    """Lend what tells, after the block, how long the loop was held within it."""
+    """Yield a `Hold` that has the longest hold of the loop after the block."""
     hold = Hold()
 
     async def tick() -> None:

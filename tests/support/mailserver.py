@@ -1,4 +1,4 @@
-"""A small IMAP server with one mailbox: numbers, versions of flags, and what was expunged."""
+"""A small IMAP server with one mailbox: numbers, versions of flags, and expunged messages."""
 
 import re
 import socketserver
@@ -129,7 +129,7 @@ class _Session(socketserver.StreamRequestHandler):
 
 @contextmanager
 def mail_server(double: MailDouble) -> Iterator[int]:
-    """Lend the port of a server for that mailbox."""
+    """Yield the port of a server for that mailbox."""
     session = type("Session", (_Session,), {"double": double})
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), session) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))

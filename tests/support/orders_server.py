@@ -15,7 +15,7 @@ PAGE = 20
 
 
 class OrdersServer:
-    """What the API serves, and what it was asked."""
+    """The orders that the API serves, and the requests it got."""
 
     def __init__(self) -> None:
         self.orders: list[dict[str, Any]] = []

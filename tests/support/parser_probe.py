@@ -1,4 +1,4 @@
-"""What tests let a parser's process do instead of parsing."""
+"""Functions that tests run in a parser process instead of a parser."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""What Postgres itself understands of a statement: its parse tree, read from the server's log."""
+"""Postgres' own parse tree of a statement, read from the server's log."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ SHOW_TREES = """
 
 @dataclass(slots=True)
 class Node:
-    """A node of the tree: its kind, and what stands in each of its fields."""
+    """A node of the tree: its kind, and the value of each of its fields."""
 
     kind: str
     fields: dict[str, list[Any]] = field(default_factory=dict)

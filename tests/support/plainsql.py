@@ -47,7 +47,7 @@ class PlainSql:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Any]:
-        """Lend a session of its own, for races that a test writes out."""
+        """Yield a separate session, for races that a test writes out."""
         session = await asyncpg.connect(self.url)
         try:
             yield session

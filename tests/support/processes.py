@@ -70,7 +70,7 @@ class Fleet:
         return workers
 
     def logs(self) -> str:
-        """Return what the processes said, for the report of a failure."""
+        """Return the logs of the processes, for the report of a failure."""
         return "\n".join(
             f"--- process {number}, pid {process.pid}, exit {process.poll()}\n"
             + self._log(number).read_text(errors="replace")[-4000:]
@@ -100,7 +100,7 @@ class Fleet:
 
 
 async def until(condition: Callable[[], Any], *, within: float = 15, what: str = "") -> Any:
-    """Return what the condition, awaited if need be, comes to once that is true."""
+    """Wait until the condition is true, and return its value."""
     deadline = time.monotonic() + within
     while True:
         found = condition()

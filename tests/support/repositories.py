@@ -77,7 +77,7 @@ def connect(url: object, **config: object) -> Connection:
 async def pages(
     connector: GitCommits, connection: Connection, cursor: Any = None
 ) -> AsyncIterator[SyncResult]:
-    """Follow the pages to the end, checking what every page of any connector must keep."""
+    """Return all pages to the end, checking the rules for every page."""
     keys: set[str | None] = set()
     while True:
         page = await connector.sync(connection, cursor)

@@ -1,4 +1,4 @@
-"""Every route that the application has, and what each takes: a new one is found by itself."""
+"""Every route of the application and its parameters; new routes are found automatically."""
 
 from collections.abc import Iterable, Iterator
 
@@ -19,7 +19,7 @@ def routes_of(engine: Engine) -> list[APIRoute]:
 
 
 def walk(found: Iterable[BaseRoute]) -> Iterator[APIRoute]:
-    """Yield every route; one of a kind that is not known here is not passed over in silence."""
+    """Yield every route; fail on a kind of route that is unknown here."""
     for route in found:
         if isinstance(route, Route):
             assert isinstance(route, APIRoute), f"{route.path}: what does it take?"

@@ -70,7 +70,7 @@ class Actor:
 
 @asynccontextmanager
 async def actor(world: World, isolation: str = "READ COMMITTED") -> AsyncIterator[Actor]:
-    """Lend a session whose transaction has begun; what it leaves open is rolled back."""
+    """Yield a session with an open transaction; roll it back if the test leaves it open."""
     async with world.session() as session:
         acting = Actor(session, world)
         await acting.begin(isolation)
@@ -78,7 +78,7 @@ async def actor(world: World, isolation: str = "READ COMMITTED") -> AsyncIterato
 
 
 async def made_to_wait(world: World, work: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
-    """Start the work, and return it once it waits for a lock that somebody holds.
+    """Start the work, and return it once it waits for a lock.
 
     Locks are granted in the order in which they were asked for, so of two pieces of work that
     were made to wait for one row, the first goes on first.
@@ -101,7 +101,7 @@ async def ended_into_waiting(world: World, run: HeldRun | HeldStream) -> None:
 
 
 async def ended_into_being_held(run: HeldRun) -> None:
-    """Let a run end, and return once its settle has found that somebody holds the connection."""
+    """Let a run end, and return once its settle has found the connection locked."""
     assert run.engine is not None
     settle_queue = run.engine._worker.settle_queue
     run.let_go.set()

@@ -59,7 +59,7 @@ class SlowLink:
 
 @asynccontextmanager
 async def slow_link(url: str, *, megabits: float) -> AsyncIterator[str]:
-    """Lend a URL that leads to the same database over a link of so many Mbit/s."""
+    """Yield a URL of the same database over a link with this many Mbit/s."""
     parts = urlsplit(url)
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
     socket_path = f"{query['host']}/.s.PGSQL.{query['port']}"

@@ -50,7 +50,7 @@ def sql_in(path: Path) -> Iterator[str]:
 
 
 class Judge:
-    """Says what is wrong with a statement, by what the server makes of it."""
+    """Finds what is wrong with a statement, from the server's parse tree."""
 
     def __init__(self, session: Any, schema: str) -> None:
         self._session = session
@@ -111,7 +111,7 @@ class Judge:
 
 
 def _set_by(query: Node) -> list[Node]:
-    """Return the nodes of what an UPDATE, or the update of an upsert, puts into columns."""
+    """Return the nodes of the values that an UPDATE or an upsert assigns."""
     nodes = [
         entry
         for upsert in query.inside("onConflict")

@@ -138,7 +138,7 @@ EVENTS: dict[str, Callable[[Telemetry], object]] = {
 
 
 class Spans:
-    """A tracer of a test's own, and what it exported."""
+    """A tracer for one test, and the spans it exported."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()

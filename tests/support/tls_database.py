@@ -47,7 +47,7 @@ def write_certificate(folder: Path, host: str) -> tuple[Path, Path]:
 
 
 class TlsProxy:
-    """Answers what asks for TLS with it, or with a refusal, and passes the rest on."""
+    """Accepts or refuses requests for TLS, and passes the rest on."""
 
     def __init__(self, url: str, certificate: tuple[Path, Path] | None) -> None:
         query = parse_qs(urlsplit(url).query)

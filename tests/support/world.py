@@ -48,7 +48,7 @@ class World(PlainSql):
         return connector
 
     def script(self, *lines: Line) -> None:
-        """Say what the connector does at its next calls."""
+        """Add lines to the connector's script."""
         self.connector.script.extend(lines)
 
     async def connection(
@@ -128,7 +128,7 @@ class World(PlainSql):
     async def during_run(
         self, ending: SyncResult | BaseException = EMPTY_PAGE
     ) -> AsyncIterator[HeldRun]:
-        """Lend the time in which another worker runs one job, the only one that it takes."""
+        """Yield while another worker runs one job, the only one that it takes."""
         held = HeldRun(ending)
         self.script(held)
         async with self.another_engine(executor={"concurrency": 1}) as worker:
@@ -144,12 +144,12 @@ class World(PlainSql):
                 await held.finish()
 
     async def run_one(self, ending: SyncResult | BaseException = EMPTY_PAGE) -> None:
-        """Run the next due job alone, leaving queued whatever comes of it."""
+        """Run only the next due job, and leave its follow-up queued."""
         async with self.during_run(ending):
             pass
 
     async def jobs(self, connection: Connection, **columns: Any) -> list[Job]:
-        """Return the connection's jobs, the oldest first, of those columns where given."""
+        """Return the connection's jobs, oldest first, filtered by columns."""
         found = await self.engine.jobs.list(connection_id=connection.id, limit=1000)
         return [
             job
@@ -167,7 +167,7 @@ class World(PlainSql):
         return await self.engine.jobs.get(job_id)
 
     async def sync_metadata(self, connection: Connection) -> Any:
-        """Return what `metadata.sync` holds now."""
+        """Return the current `metadata.sync`."""
         return (await self.engine.connections.get(connection.id)).metadata["sync"]
 
     async def next_run(self, connection: Connection) -> datetime:
@@ -190,7 +190,7 @@ class World(PlainSql):
     async def another_engine(
         self, connectors: Iterable[Connector] | None = None, **settings: Any
     ) -> AsyncIterator["World"]:
-        """Lend a second engine on the same database, with the same clock, dice and settings."""
+        """Yield a second engine on the same database, with the same clock, dice and settings."""
         own = self.settings.model_dump(exclude={"database_url", "connectors"})
         for name, value in settings.items():
             own[name] = {**own[name], **value} if isinstance(value, dict) else value

@@ -27,10 +27,10 @@ class ApiTelemetry:
 
     def __init__(self, define: metrics.Definitions, log: StructuredLog) -> None:
         self._refused = define.counter(
-            "sync_api_refused_total", "Requests and clients turned away.", "reason"
+            "sync_api_refused_total", "Requests and clients refused.", "reason"
         )
         self._failed_logins = define.counter(
-            "sync_api_failed_logins_total", "Logins with a key that is not good."
+            "sync_api_failed_logins_total", "Logins with a wrong key."
         ).alone()
         self._log = log
         self._log_bucket: Bucket | None = None

@@ -1,6 +1,6 @@
 """Every metric by name and labels, and the series that keep them cheap and bounded.
 
-Only `telemetry.py` uses them; docs/reference/metrics.md says what each one means.
+Only this package uses them; docs/reference/metrics.md says what each one means.
 """
 
 import collections
@@ -32,7 +32,7 @@ class BatchHistogram(Histogram):
         self._sum.inc(sum(amounts))
 
     def show_all(self, amounts: Sequence[float], weight: float) -> None:
-        """Show these values alone, each so many times over, instead of what was there before."""
+        """Replace all observations with these values, each counted `weight` times."""
         bounds: list[float] = self._upper_bounds
         counts = collections.Counter(bisect_left(bounds, a) for a in amounts)
         for place, bucket in enumerate(self._buckets):
@@ -48,7 +48,7 @@ class LoopMetrics:
         info = define.gauge("sync_engine_info", "1 for an engine, by its cell.", "cell")
         info[cell].set(1)
         self.failures = define.counter(
-            "sync_engine_loop_failures_total", "Passes that failed and are tried again.", "loop"
+            "sync_engine_loop_failures_total", "Failed passes, which are retried.", "loop"
         )
         self.longest_hold = define.gauge(
             "sync_engine_event_loop_longest_hold_seconds", "Longest hold in the last 1 to 2 min."
@@ -71,7 +71,7 @@ class UpkeepMetrics:
             "sync_engine_oldest_snapshot_seconds", "Age of the oldest open snapshot."
         ).alone()
         self.keys_expiring = define.gauge(
-            "sync_engine_keys_expiring", "API keys that end soon."
+            "sync_engine_keys_expiring", "API keys that expire soon."
         ).alone()
         self.freshness = define.histogram(
             "sync_engine_freshness_seconds", "Age of last good syncs.", FRESHNESS_SECONDS, SLUG
@@ -103,9 +103,13 @@ class ExecutorMetrics:
         self.failed = counter(
             "sync_executor_jobs_failed_total", "Attempts failed.", SLUG, "error_class"
         )
-        self.released = counter("sync_executor_jobs_released_total", "Jobs given back.", SLUG)
-        self.cancelled = counter("sync_executor_jobs_cancelled_total", "Jobs ended unrun.", SLUG)
-        self.fenced = counter("sync_executor_jobs_fenced_total", "Runs without a lease.", SLUG)
+        self.released = counter(
+            "sync_executor_jobs_released_total", "Jobs returned unchanged.", SLUG
+        )
+        self.cancelled = counter("sync_executor_jobs_cancelled_total", "Jobs cancelled.", SLUG)
+        self.fenced = counter(
+            "sync_executor_jobs_fenced_total", "Runs that lost their lease.", SLUG
+        )
         self.reaped = counter("sync_executor_jobs_reaped_total", "Leases lapsed.", SLUG)
         self.signals = counter("sync_executor_signals_stored_total", "Signals stored.", SLUG)
         self.claim_delay = histogram(
@@ -120,18 +124,18 @@ class ExecutorMetrics:
         self.backoff = histogram(
             "sync_executor_backoff_seconds", "Wait after a failure.", BACKOFF_SECONDS, SLUG
         )
-        self.rate_limited = counter("sync_executor_rate_limits_total", "Rate limits met.", SLUG)
+        self.rate_limited = counter("sync_executor_rate_limits_total", "Rate limits hit.", SLUG)
         self.rate_limit_wait = counter(
-            "sync_executor_rate_limit_wait_seconds_total", "Waits after rate limits, summed.", SLUG
+            "sync_executor_rate_limit_wait_seconds_total", "Total wait after rate limits.", SLUG
         )
         self.queue_depth = gauge("sync_executor_queue_depth", "Jobs due and not claimed.", SLUG)
         self.queue_age = gauge(
-            "sync_executor_queue_age_seconds", "How long the oldest of them has been due."
+            "sync_executor_queue_age_seconds", "How long the oldest due job has waited."
         ).alone()
 
 
 class Definitions:
-    """Puts metrics into one registry."""
+    """Defines metrics in one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -166,7 +170,7 @@ class Series(dict[str | tuple[str, ...], M], Generic[M]):
 
 
 class BoundedNames:
-    """Lets the first so many names be shown; later ones share a label."""
+    """Limits the names used as labels; names after the first `limit` share one label."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

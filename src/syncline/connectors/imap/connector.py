@@ -81,7 +81,7 @@ def _read_mailbox(
     if has_more:
         return signals + vanished, place, True
     if modseq and place.modseq:
-        signals += _changed_flags(client, name, place, told=page)
+        signals += _changed_flags(client, name, place, reported=page)
     return signals + vanished, replace(place, modseq=modseq), False
 
 
@@ -107,10 +107,10 @@ def _new_messages(
 
 
 def _changed_flags(
-    client: "IMAPClient", name: str, place: Place, *, told: list[int]
+    client: "IMAPClient", name: str, place: Place, *, reported: list[int]
 ) -> Iterator[Signal]:
     changed = client.search(["MODSEQ", str(place.modseq + 1)])
-    uids = sorted(uid for uid in changed if uid < place.uidnext and uid not in told)
+    uids = sorted(uid for uid in changed if uid < place.uidnext and uid not in reported)
     fetched = client.fetch(uids, ["FLAGS", "MODSEQ"]) if uids else {}
     for uid in sorted(fetched):
         modseq = fetched[uid][b"MODSEQ"][0]

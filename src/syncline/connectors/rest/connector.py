@@ -154,18 +154,18 @@ def _next_page(
         )
         is_last = count < (pagination.size or 1)
         return None if is_last else {"params": {parameter: number + (count if is_offset else 1)}}
-    told = _told(pagination, answer)
-    if told in (None, "", False):
+    following = _next_place(pagination, answer)
+    if following in (None, "", False):
         return None
     if pagination.style == "token":
-        return {"params": {parameter: told}}
-    url: URL = answer.url.join(str(told))
+        return {"params": {parameter: following}}
+    url: URL = answer.url.join(str(following))
     for name in secret:  # cursors are stored unencrypted
         url = url.copy_remove_param(name)
     return {"url": str(url)}
 
 
-def _told(pagination: Pagination, answer: Response) -> Any:
+def _next_place(pagination: Pagination, answer: Response) -> Any:
     """Return where a page says the next one is."""
     if pagination.style == "link":
         return answer.links.get("next", {}).get("url")
