@@ -122,8 +122,8 @@ def read_claimed_connection(claim: Claim, credentials: Credentials | None = None
 def _fill_connection(**values: Any) -> Connection:
     """Return a connection with these fields, which are all that a run's connection has.
 
-    A frozen dataclass sets its fields one by one. Filling them at once saves 1.2 µs of the 16 that
-    an empty run costs this process (7 %).
+    A frozen dataclass sets its fields one by one, 1.7 µs a run instead of 0.5. An empty run costs
+    this process 17 µs in all, so that is 7 %.
     """
     connection = object.__new__(Connection)
     vars(connection).update(values)

@@ -194,7 +194,8 @@ def read_claims(rows: Sequence[Any], token: UUID) -> list[Claim]:
     """Return the claims, mapped by the names of their columns, in the order of their start."""
     if rows and tuple(rows[0].keys()) == COLUMNS:
         # A claim has all columns in the order of the fields. Passing them by position takes a third
-        # of the time, which is a tenth of what an empty run costs this process.
+        # of the time. Without this and `_fill_connection` in engine/worker/attempt.py an empty run
+        # cost this process 23 µs instead of 17.
         claimed = [Claim(token, *row) for row in rows]
     else:
         claimed = [Claim(lease_token=token, **row) for row in rows]
