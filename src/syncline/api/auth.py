@@ -186,7 +186,7 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="syncline"'}
 
 
 def check_csrf(principal: Principal, token: str) -> None:
-    """Refuse a form that does not carry the session's token: another site may have sent it."""
+    """Refuse a form without the session's token, since another site may have sent it."""
     if not hmac.compare_digest(principal.csrf_token.encode(), token.encode()):
         raise Problem(403, "csrf", "the form has expired; reload the page")
 
