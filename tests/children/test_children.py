@@ -299,3 +299,8 @@ def test_the_engine_bounds_the_time_of_children_as_it_bounds_runs() -> None:
     engine = Engine(settings, connectors=[git])
 
     assert engine.providers["git"].child_limits == ChildLimits(cpu_seconds=42)
+
+
+async def test_an_unknown_option_of_a_child_is_refused() -> None:
+    with pytest.raises(TypeError, match="no option 'limit'"):
+        await run(["true"], limit=ChildLimits())  # type: ignore[call-arg]

@@ -153,3 +153,8 @@ async def test_the_examples_of_the_guide_run() -> None:
 @pytest.mark.parametrize("name", syncline.http.__all__)
 def test_every_public_name_can_be_imported(name: str) -> None:
     assert getattr(syncline.http, name)
+
+
+def test_an_unknown_option_of_a_client_is_refused() -> None:
+    with pytest.raises(TypeError, match="no option 'base_ur'"):
+        syncline.http.HttpClient(syncline.http.HttpEnvironment(), base_ur="x")  # type: ignore[call-arg]

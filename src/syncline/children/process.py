@@ -123,6 +123,8 @@ async def start(
     Its output comes through pipes. Its input is a file: uvloop closes the pipe to a program that
     ends quickly, and then refuses to write to it ("the handler is closed").
     """
+    if unknown := options.keys() - ChildOptions.__annotations__.keys():
+        raise TypeError(f"a child process has no option {min(unknown)!r}")
     limits = options.get("limits") or ChildLimits()
     with private_folder() as home, _file_with(options.get("stdin", b""), home) as source:
         variables = _environment(home) | dict(options.get("environment") or {})

@@ -58,6 +58,8 @@ class HttpClient:
         **options: Unpack[ClientOptions],
     ) -> None:
         self._environment = environment
+        if unknown := options.keys() - ClientOptions.__annotations__.keys():
+            raise TypeError(f"HttpClient() has no option {min(unknown)!r}")
         own_headers = options.get("headers") or {}
         self._headers = {"user-agent": USER_AGENT, "accept": "*/*", **own_headers}
         self._errors = options.get("errors")
