@@ -4,6 +4,19 @@ from mutations.mutation import Mutation
 
 STREAMS = (
     Mutation(
+        "the slot of a stream that waits for a held row",
+        "a few held streams stop the worker",
+        "engine/worker/streams.py",
+        (
+            (
+                "self._runs.lend_slot(run, most=self._settings.concurrency)",
+                "self._runs.lend_slot(run, most=0)",
+            ),
+        ),
+        "tests/engine/worker/test_standstills.py"
+        "::test_a_stream_that_waits_for_a_held_row_lends_its_slot",
+    ),
+    Mutation(
         "the lease of a streamed page",
         "a worker stores pages of a job that it no longer holds",
         "store/queue/jobs.py",

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -149,6 +149,36 @@ async def test_a_held_page_of_a_stream_keeps_no_session_from_others(world: World
         await running
 
     assert await count_unsettled(world, held) == 0
+
+
+@pytest.mark.parametrize("table", ["connections", "sync_jobs"])
+async def test_a_stream_that_waits_for_a_held_row_lends_its_slot(world: World, table: str) -> None:
+    """E1: with one slot, the next job runs beside a stream whose page cannot be committed."""
+    started, rows_are_held = asyncio.Event(), asyncio.Event()
+
+    class Streaming(Connector):
+        provider = "github"
+
+        async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
+            if connection.id == held:
+                started.set()
+                await rows_are_held.wait()
+            yield SyncResult([Signal("seen", at("11:00"), {})], next_cursor=1)
+
+    [held] = await add_due(world, 1)
+    async with world.another_engine([Streaming()], executor={"concurrency": 1}) as worker:
+        running = asyncio.create_task(worker.engine.run_due())
+        await started.wait()
+        async with actor(world) as person:
+            column = "id" if table == "connections" else "connection_id"
+            await person.sql(f"SELECT FROM {{schema}}.{table} WHERE {column} = $1 FOR UPDATE", held)
+            rows_are_held.set()
+            free = await add_due(world, 3)
+            await eventually(lambda: nothing_left(world, free))
+            assert await count_unsettled(world, [held]) == 1
+        await running
+
+    assert await count_unsettled(world, [held]) == 0
 
 
 async def test_one_held_row_does_not_delay_the_reaping_of_others(world: World) -> None:

@@ -122,7 +122,7 @@ def retry(
     connection: OfConnection = None,
     type: OfType = None,
     status: Annotated[
-        Retried, typer.Option(help="JobFilter jobs, when you choose many.")
+        Retried, typer.Option(help="Which jobs, when you choose many.")
     ] = Retried.FAILED,
     all_jobs: AllJobs = False,
     yes: Yes = False,
@@ -152,7 +152,7 @@ def cancel(
     connection: OfConnection = None,
     type: OfType = None,
     status: Annotated[
-        Cancelled | None, typer.Option(help="JobFilter jobs, when you choose many. Default: both.")
+        Cancelled | None, typer.Option(help="Which jobs, when you choose many. Default: both.")
     ] = None,
     all_jobs: AllJobs = False,
     yes: Yes = False,

@@ -35,6 +35,7 @@ class Run:
     is_settled = False
     is_poison = False
     has_slot = False
+    has_lent_slot = False  # to another run, while somebody holds its rows
     is_over = False  # the task ended; a thread may still run
     is_stopping = False  # it was cancelled; it is settled once it has stopped
     stopped: "asyncio.Future[None] | None" = None  # set where another run waits for this one
@@ -109,6 +110,7 @@ class Runs:
         self._runs: dict[UUID, Run] = {}
         self._unsettled = 0
         self.slots_taken = 0
+        self._slots_lent = 0
         self.poison_jobs = 0
         self.stopped: list[tuple[UUID, UUID]] = []  # lost runs that have stopped: job, lease token
         self.is_draining = False  # a stream ends after its current page
@@ -147,6 +149,21 @@ class Runs:
         """Give a run its slot."""
         run.task, run.began, run.has_slot = task, monotonic(), True
         self.slots_taken += 1
+
+    def lend_slot(self, run: Run, *, most: int) -> None:
+        """Let another run have the slot of a stream whose page somebody else's lock holds up."""
+        if not run.has_lent_slot and self._slots_lent < most:
+            run.has_lent_slot = True
+            self._slots_lent += 1
+            self.slots_taken -= 1
+            self.look_for_room()
+
+    def take_slot_back(self, run: Run) -> None:
+        """Count a stream that goes on; for a while there may be more runs than slots."""
+        if run.has_lent_slot:
+            run.has_lent_slot = False
+            self._slots_lent -= 1
+            self.slots_taken += 1
 
     def leave(self, run: Run) -> None:
         """Record that a run's task is over."""

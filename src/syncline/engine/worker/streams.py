@@ -27,9 +27,10 @@ from syncline.errors import ContractError
 from syncline.policy.outcome import Interrupted
 from syncline.sdk.page import Page
 from syncline.store.data import connections, signals
-from syncline.store.data.connections import Progress
-from syncline.store.pool import RowHeld, Transaction
+from syncline.store.data.connections import LockedConnection, Progress
+from syncline.store.pool import RowHeld, Transaction, is_held
 from syncline.store.queue import jobs
+from syncline.store.queue.claims import Claim
 from syncline.store.queue.jobs import NewPage
 
 
@@ -71,6 +72,7 @@ class Streams:
         try:
             commit = await self._commit(run, page)
         finally:
+            self._runs.take_slot_back(run)
             run.is_committing = False
             run.page_began = monotonic()
         provider = run.claim.provider_slug
@@ -102,6 +104,8 @@ class Streams:
             except Exception as error:
                 if retry.must_end(error, server_answered_at=self._pool.answered_at):
                     raise ContractError(describe_refusal(error)) from None
+                if is_held(error) or isinstance(error, RowHeld):
+                    self._runs.lend_slot(run, most=self._settings.concurrency)
                 wait = retry.next_pause_seconds()
                 self._telemetry.loop_failed("settle", error, timedelta(seconds=wait))
             else:
@@ -121,9 +125,7 @@ class Streams:
         count of pages tells whether the first one came through.
         """
         claim, before = run.claim, run.committed_pages
-        locked, blocked = await connections.lock_free(tx, [claim.connection_id])
-        if blocked:
-            raise RowHeld(f"somebody else holds connection {claim.connection_id}")
+        connection = await _lock_connection(tx, claim, is_repeated=is_repeated)
         now = await self._clock.now(tx)
         new_page = NewPage(claim.id, claim.lease_token, page.next_cursor, before)
         advanced = await jobs.advance(tx, [new_page], lease_expires_at=now + self._settings.lease)
@@ -132,7 +134,7 @@ class Streams:
             if found is None:
                 return Refusal.FENCED
             if is_repeated and found.committed_pages == before + 1:
-                return Committed(locked[claim.connection_id].status, False, found)
+                return Committed(connection.status, False, found)
             return Refusal.PAGES_LOST
         if ids:
             columns = signals.Columns()
@@ -150,7 +152,17 @@ class Streams:
             if moved:
                 # Whatever becomes of this run, the next one starts at the cursor somebody set.
                 await jobs.forget_cursors(tx, claim.connection_id)
-        return Committed(locked[claim.connection_id].status, bool(moved), advanced[claim.id])
+        return Committed(connection.status, bool(moved), advanced[claim.id])
+
+
+async def _lock_connection(tx: Transaction, claim: Claim, *, is_repeated: bool) -> LockedConnection:
+    """Lock a claim's connection, or raise RowHeld; the second time, also if the job is held."""
+    locked, blocked = await connections.lock_free(tx, [claim.connection_id])
+    if is_repeated:  # the job's row may be the one: do not wait for it once more
+        blocked |= await jobs.lock_free(tx, [claim.id])
+    if blocked:
+        raise RowHeld(f"somebody else holds connection {claim.connection_id} or its job")
+    return locked[claim.connection_id]
 
 
 @dataclass(frozen=True, slots=True)
