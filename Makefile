@@ -46,6 +46,7 @@ check: $(VENV)/.dev  ## Check format, lint, types, imports and the project's rul
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m checks
 
 format: $(VENV)/.dev  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff format $(CODE)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from simulation.loop import PROCESS, Process, SimulatedLoop
 from simulation.network import SimulatedNetwork
 from syncline import Engine
-from syncline.store.pool import is_passing
+from syncline.store.errors import is_passing
 
 LONGEST_ABSENCE_SECONDS = 15
 

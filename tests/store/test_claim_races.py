@@ -9,7 +9,7 @@ import pytest
 from support.sessions import Actor, actor, claim, made_to_wait
 from support.world import World
 from syncline import Connection, SyncResult
-from syncline.store.pool import LostRace
+from syncline.store.errors import LostRace
 
 pytestmark = pytest.mark.usefixtures("no_deadlock")
 

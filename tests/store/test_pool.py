@@ -9,7 +9,8 @@ import pytest
 
 from support.databases import both_of
 from syncline.errors import TooSlow
-from syncline.store.pool import Pool, Transaction, is_passing
+from syncline.store.errors import is_passing
+from syncline.store.pool import Pool, Transaction
 from syncline.testing.database import TemporaryServer
 
 

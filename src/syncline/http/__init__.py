@@ -40,7 +40,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from syncline.http.auth import Authentication, authentication_from
-    from syncline.http.blocking import BlockingHttpClient
+    from syncline.http.blocking_client import BlockingHttpClient
     from syncline.http.client import HttpClient
     from syncline.http.conditional import Validators
     from syncline.http.environment import Exchange, HttpEnvironment, HttpLimits
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 else:
     _HOMES = {
         "auth": ("Authentication", "authentication_from"),
-        "blocking": ("BlockingHttpClient",),
+        "blocking_client": ("BlockingHttpClient",),
         "client": ("HttpClient",),
         "conditional": ("Validators",),
         "environment": ("Exchange", "HttpEnvironment", "HttpLimits"),

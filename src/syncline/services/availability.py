@@ -1,13 +1,13 @@
 """Whether an error means that the database is away, not that the request is wrong."""
 
-from syncline.store import pool
+from syncline.store import errors
 
 
 def is_unavailable(error: BaseException) -> bool:
     """Return whether the same call may succeed later: the database was away, busy or too slow."""
-    return pool.is_passing(error)
+    return errors.is_passing(error)
 
 
 def is_unreachable(error: BaseException) -> bool:
     """Return whether no connection to the database can be made now."""
-    return pool.is_away(error)
+    return errors.is_away(error)

@@ -16,7 +16,8 @@ from syncline.errors import SchemaError
 from syncline.model import SchemaVersions
 from syncline.store import api_role
 from syncline.store.connect import SEARCH_PATH
-from syncline.store.pool import Pool, Transaction, is_passing
+from syncline.store.errors import is_passing
+from syncline.store.pool import Pool, Transaction
 from syncline.store.statements import Statements, quote_name
 
 TRIES = 10

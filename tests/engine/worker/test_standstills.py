@@ -23,8 +23,9 @@ from syncline.engine.worker.settle_retry import MOST_TIMEOUTS, SettleRetry
 from syncline.policy.outcome import Raised
 from syncline.sdk.page import Page
 from syncline.store.data import signals
+from syncline.store.errors import PASSING, is_passing
 from syncline.store.listener import Listener
-from syncline.store.pool import PASSING, Pool, SessionOptions, is_passing, seconds_for
+from syncline.store.pool import Pool, SessionOptions, seconds_for
 from syncline.store.queue.claims import Claim
 from syncline.telemetry.engine import Telemetry
 

@@ -20,7 +20,8 @@ from syncline.policy.schedule import (
     read_sync,
 )
 from syncline.store.data import connections
-from syncline.store.pool import Transaction, expect, is_held, is_timeout, lies_in_rows
+from syncline.store.errors import expect, is_held, is_timeout, lies_in_rows
+from syncline.store.pool import Transaction
 from syncline.store.queue import jobs, schedule, schedulers
 from syncline.store.queue.schedule import DueConnections, LockedBatch, LockNext
 

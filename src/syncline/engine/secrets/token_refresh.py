@@ -18,7 +18,8 @@ from syncline.http.credentials import Credentials, is_expired, is_refreshable
 from syncline.http.environment import HttpEnvironment
 from syncline.store.data import credentials
 from syncline.store.data.credentials import Stored
-from syncline.store.pool import Pool, Transaction, is_passing, missing_right
+from syncline.store.errors import is_passing, missing_right
+from syncline.store.pool import Pool, Transaction
 from syncline.store.queue.claims import Claim
 
 CALL_SECONDS = 30.0

@@ -8,7 +8,8 @@ from uuid import UUID, uuid4
 
 from syncline.clock import monotonic
 from syncline.engine.context import EngineContext
-from syncline.store.pool import LostRace, SessionLease
+from syncline.store.errors import LostRace
+from syncline.store.pool import SessionLease
 from syncline.store.queue import claims
 from syncline.store.queue.claims import ClaimRequest, Lease
 

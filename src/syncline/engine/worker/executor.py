@@ -20,7 +20,8 @@ from syncline.errors import ContractError, SyncError, Transient
 from syncline.policy.outcome import Ending, Interrupted, Raised, Unrun
 from syncline.sdk.connector import Connector
 from syncline.sdk.page import Page
-from syncline.store.pool import SessionLease, is_passing, is_timeout
+from syncline.store.errors import is_passing, is_timeout
+from syncline.store.pool import SessionLease
 from syncline.store.queue import claims
 from syncline.store.queue.claims import Claim
 

@@ -9,7 +9,8 @@ from uuid import uuid4
 from syncline.engine.context import EngineContext
 from syncline.engine.worker.settle import Settlement, Settler
 from syncline.policy.outcome import Lapsed
-from syncline.store.pool import Transaction, lies_in_rows
+from syncline.store.errors import lies_in_rows
+from syncline.store.pool import Transaction
 from syncline.store.queue import claims
 from syncline.store.queue.claims import Claim, Lease
 

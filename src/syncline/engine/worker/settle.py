@@ -26,7 +26,8 @@ from syncline.sdk.page import Page
 from syncline.settings import ExecutorSettings
 from syncline.store.data import connections, signals
 from syncline.store.data.connections import Progress
-from syncline.store.pool import Transaction, expect
+from syncline.store.errors import expect
+from syncline.store.pool import Transaction
 from syncline.store.queue import jobs
 from syncline.store.queue.claims import Claim
 from syncline.store.queue.jobs import Closing, FollowUp, RerunRequest

@@ -14,7 +14,7 @@ from syncline.engine.worker.settle_retry import SettleRetry, describe_refusal
 from syncline.errors import ContractError
 from syncline.policy.outcome import Cancelled, Failed, Raised, Released, Retry, Succeeded
 from syncline.sdk.page import NOTHING_NEW, Page
-from syncline.store.pool import is_held, is_timeout, lies_in_rows
+from syncline.store.errors import is_held, is_timeout, lies_in_rows
 from syncline.telemetry.engine import FailedAttempt, Telemetry
 
 if TYPE_CHECKING:

@@ -1,13 +1,8 @@
 """How long a settle is tried again, and when to give up."""
 
 from syncline.clock import monotonic
-from syncline.store.pool import (
-    COMMAND_TIMEOUT_SECONDS,
-    WriteLost,
-    is_passing,
-    is_timeout,
-    lies_in_rows,
-)
+from syncline.store.errors import WriteLost, is_passing, is_timeout, lies_in_rows
+from syncline.store.pool import COMMAND_TIMEOUT_SECONDS
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 2.0
 MOST_TIMEOUTS = 3  # of one page, while the server answers others

@@ -28,7 +28,8 @@ from syncline.policy.outcome import Interrupted
 from syncline.sdk.page import Page
 from syncline.store.data import connections, signals
 from syncline.store.data.connections import LockedConnection, Progress
-from syncline.store.pool import RowHeld, Transaction, is_held
+from syncline.store.errors import RowHeld, is_held
+from syncline.store.pool import Transaction
 from syncline.store.queue import jobs
 from syncline.store.queue.claims import Claim
 from syncline.store.queue.jobs import NewPage

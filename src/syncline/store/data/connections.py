@@ -12,7 +12,8 @@ from uuid import UUID
 
 from syncline.model import Connection
 from syncline.sdk.json_text import read_json
-from syncline.store.pool import Transaction, expect
+from syncline.store.errors import expect
+from syncline.store.pool import Transaction
 
 CHECK_NOW = """
     -- Let the next tick check these connections.

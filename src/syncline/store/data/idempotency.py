@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from syncline.model import IdempotentRequest
-from syncline.store.pool import Transaction, WriteLost
+from syncline.store.errors import WriteLost
+from syncline.store.pool import Transaction
 
 KEPT_FOR = timedelta(days=1)
 FORGOTTEN_AT_ONCE = 100

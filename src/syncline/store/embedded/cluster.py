@@ -61,9 +61,10 @@ class Cluster:
         while (url := await reach(self.data)) is None:
             self._end_interrupted_upgrade()
             with FileLock(self.lock_path) as lock:
-                if lock.try_exclusive():
-                    if launched:
-                        raise self._failure("the embedded Postgres did not start")
+                is_ours = lock.try_exclusive()
+                if is_ours and launched:
+                    raise self._failure("the embedded Postgres did not start")
+                if is_ours:
                     await self._launch(lock, binaries, settings or {})
                     launched, deadline = True, monotonic() + START_SECONDS
             if monotonic() > deadline:
