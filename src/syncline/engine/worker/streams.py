@@ -127,6 +127,8 @@ class Streams:
         """
         claim, before = run.claim, run.committed_pages
         connection = await _lock_connection(tx, claim, is_repeated=is_repeated)
+        if connection is None:
+            return Refusal.FENCED
         now = await self._clock.now(tx)
         new_page = NewPage(claim.id, claim.lease_token, page.next_cursor, before)
         advanced = await jobs.advance(tx, [new_page], lease_expires_at=now + self._settings.lease)
@@ -156,14 +158,19 @@ class Streams:
         return Committed(connection.status, bool(moved), advanced[claim.id])
 
 
-async def _lock_connection(tx: Transaction, claim: Claim, *, is_repeated: bool) -> LockedConnection:
-    """Lock a claim's connection, or raise RowHeld; the second time, also if the job is held."""
+async def _lock_connection(
+    tx: Transaction, claim: Claim, *, is_repeated: bool
+) -> LockedConnection | None:
+    """Lock a claim's connection, or raise RowHeld; the second time, also if the job is held.
+
+    None means that the connection was deleted.
+    """
     locked, blocked = await connections.lock_free(tx, [claim.connection_id])
     if is_repeated:  # the job's row may be the one: do not wait for it once more
         blocked |= await jobs.lock_free(tx, [claim.id])
     if blocked:
         raise RowHeld(f"somebody else holds connection {claim.connection_id} or its job")
-    return locked[claim.connection_id]
+    return locked.get(claim.connection_id)
 
 
 @dataclass(frozen=True, slots=True)
