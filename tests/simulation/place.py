@@ -23,7 +23,7 @@ def prepare() -> None:
     _Place.server = TemporaryServer(server_settings=QUIET_SERVER)
     _Place.server.start()
     _Place.template = _Place.server.create_database()
-    asyncio.run(_migrate(_Place.template))
+    asyncio.run(migrate(_Place.template))
 
 
 def live_in_it(seed: int) -> Report:
@@ -34,6 +34,6 @@ def live_in_it(seed: int) -> Report:
         _Place.server.drop_database(url)
 
 
-async def _migrate(url: str) -> None:
+async def migrate(url: str) -> None:
     async with Engine(Settings(database_url=url)) as engine:
         await engine.migrate()

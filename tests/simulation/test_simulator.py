@@ -15,10 +15,11 @@ from simulation.link import Fate, Link
 from simulation.loop import Process, SimulatedLoop
 from simulation.network import SimulatedNetwork
 from simulation.observer import Observer
+from simulation.place import QUIET_SERVER, migrate
 from simulation.wire import Request
 from simulation.workers import context_of
-from support.databases import Databases, Mode
 from syncline.testing import ManualClock
+from syncline.testing.database import TemporaryServer
 
 SEED = 16
 
@@ -75,16 +76,18 @@ def observer(database_url: str) -> Any:
         yield observer
 
 
-def test_the_same_seed_lives_the_same_life(
-    database_url: str, databases: Databases, mode: Mode
-) -> None:
-    first = live(SEED, database_url)
-    databases.empty(database_url)
-    second = live(SEED, database_url)
+def test_the_same_seed_lives_the_same_life() -> None:
+    """On a server that does nothing of its own accord, as `make simulate` has it."""
+    with TemporaryServer(server_settings=QUIET_SERVER) as server:
+        urls = [server.create_database() for _ in range(3)]
+        for url in urls:
+            asyncio.run(migrate(url))
+        first, second = live(SEED, urls[0]), live(SEED, urls[1])
+        other = live(SEED + 1, urls[2])
 
     assert first.failure is None
     assert (first.digest, first.calls) == (second.digest, second.calls)
-    assert first.digest != live(SEED + 1, database_url).digest
+    assert first.digest != other.digest
 
 
 def test_time_passes_only_when_nothing_else_can_happen(
