@@ -94,7 +94,7 @@ async def half_open(stage: Stage) -> None:
     await until(lambda: not link.has(wire), within=HALF_OPEN_SECONDS, what="the silence is noticed")
 
 
-@kind("a worker cut off in mid-call past its lease", full=4)
+@kind("a worker cut off in mid-call past its lease", full=4, quick=0)
 async def cut_off(stage: Stage) -> None:
     """It hangs up on the provider before others call for its connections."""
     stage.provider.trouble = "hangs"
