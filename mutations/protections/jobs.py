@@ -256,7 +256,7 @@ JOBS = (
     Mutation(
         "an end to writes that are lost every time",
         "a group is settled over and over because of one row",
-        "engine/worker/settle_retry.py",
+        "engine/worker/settle.py",
         (("is_passing(error) and not isinstance(error, WriteLost)", "is_passing(error)"),),
         "tests/engine/bad_input/test_groups.py"
         "::test_a_write_that_is_lost_every_time_leaves_the_others_alone",

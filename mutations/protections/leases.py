@@ -89,7 +89,7 @@ LEASES = (
     Mutation(
         "poison jobs one at a time",
         "a process runs many of the jobs that may kill it",
-        "engine/worker/claimer.py",
+        "engine/worker/executor.py",
         (("poison_jobs=1 if with_poison_job else 0,", "poison_jobs=limit,"),),
         "tests/engine/worker/test_lease_rules.py::test_process_runs_one_poison_job_at_a_time",
     ),
@@ -195,7 +195,7 @@ LEASES = (
     Mutation(
         "the end of a page that the database does not take in time",
         "it is tried for ever",
-        "engine/worker/settle_retry.py",
+        "engine/worker/settle.py",
         (
             (
                 "return self._timeouts >= MOST_TIMEOUTS and server_answered_at >"
@@ -208,14 +208,14 @@ LEASES = (
     Mutation(
         "an outage told from a page that is too large",
         "pages are thrown away while the server is away",
-        "engine/worker/settle_retry.py",
+        "engine/worker/settle.py",
         ((" and server_answered_at > self._failing_since", ""),),
         "tests/engine/worker/test_standstills.py::test_a_timeout_while_nobody_is_answered_is_an_outage",
     ),
     Mutation(
         "an unknown error, which may pass",
         "it throws the finished page away at once",
-        "engine/worker/settle_retry.py",
+        "engine/worker/settle.py",
         (("or now - self._failing_since >= self._lease_seconds", "or True"),),
         "tests/engine/worker/test_standstills.py::test_an_unknown_error_keeps_the_page_for_as_long_as_a_lease",
     ),

@@ -112,7 +112,7 @@ SCHEDULE = (
     Mutation(
         "the end of backoffs",
         "jobs wait for ever once they have failed",
-        "engine/worker/claimer.py",
+        "engine/worker/executor.py",
         (("        await self._end_backoffs(session)\n", ""),),
         "tests/engine/worker/test_standstills.py::test_jobs_whose_backoff_has_ended_stand_in_line_with_fresh_ones",
     ),

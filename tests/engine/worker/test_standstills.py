@@ -17,9 +17,8 @@ from support.slow_link import slow_link
 from support.world import World, at
 from syncline import Connection, Connector, Signal, SyncResult
 from syncline.engine.worker.runs import Runs
-from syncline.engine.worker.settle import Settlement
+from syncline.engine.worker.settle import MOST_TIMEOUTS, Settlement, SettleRetry
 from syncline.engine.worker.settle_queue import SettleQueue
-from syncline.engine.worker.settle_retry import MOST_TIMEOUTS, SettleRetry
 from syncline.policy.outcome import Raised
 from syncline.sdk.page import Page
 from syncline.store.data import signals

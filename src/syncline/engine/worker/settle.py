@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from syncline.clock import new_id
+from syncline.clock import monotonic, new_id
 from syncline.engine.context import EngineContext
 from syncline.model import ConnectionStatus, JobStatus, JobType
 from syncline.policy.outcome import (
@@ -26,8 +26,8 @@ from syncline.sdk.page import Page
 from syncline.settings import ExecutorSettings
 from syncline.store.data import connections, signals
 from syncline.store.data.connections import Progress
-from syncline.store.errors import expect
-from syncline.store.pool import Transaction
+from syncline.store.errors import WriteLost, expect, is_passing, is_timeout, lies_in_rows
+from syncline.store.pool import COMMAND_TIMEOUT_SECONDS, Transaction
 from syncline.store.queue import jobs
 from syncline.store.queue.claims import Claim
 from syncline.store.queue.jobs import Closing, FollowUp, RerunRequest
@@ -35,6 +35,8 @@ from syncline.text import rfc3339
 
 ACTIVE = ConnectionStatus.ACTIVE
 MOST_ATTEMPTS, MOST_LAPSES = 2**31 - 1, 2**15 - 1  # what their columns hold
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 2.0
+MOST_TIMEOUTS = 3  # of one page, while the server answers others
 
 
 @dataclass(slots=True)
@@ -288,3 +290,46 @@ def _reason(one: Settlement, outcome: Failed, now: datetime) -> dict[str, Any]:
         "since": rfc3339(now),
         "evidence": {"job_id": str(one.claim.id), "error": json.loads(outcome.error)},
     }
+
+
+class SettleRetry:
+    """Counts the failures of one settle, and says which of them is the last."""
+
+    def __init__(self, lease_seconds: float) -> None:
+        self._lease_seconds = lease_seconds
+        self._failing_since: float | None = None
+        self._timeouts = 0
+        self._pause = FIRST_PAUSE_SECONDS / 2
+
+    def must_end(self, error: BaseException, *, server_answered_at: float) -> bool:
+        """Return whether another try is pointless.
+
+        A value that cannot be stored never will be. A server that is away comes back, so that
+        costs time only. If it answers others but not this, the statement is too large. An unknown
+        error, or a write that touches other rows than it should, is tried for as long as a lease
+        lasts.
+        """
+        now = monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        if is_timeout(error):
+            self._timeouts += 1
+            return self._timeouts >= MOST_TIMEOUTS and server_answered_at > self._failing_since
+        if is_passing(error) and not isinstance(error, WriteLost):
+            return False
+        is_refused = lies_in_rows(error) and not isinstance(error, WriteLost)
+        return is_refused or now - self._failing_since >= self._lease_seconds
+
+    def next_pause_seconds(self) -> float:
+        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        return self._pause
+
+
+def describe_refusal(error: BaseException) -> str:
+    """Return the error of a job whose page could not be stored."""
+    if is_timeout(error):
+        return (
+            f"the page could not be stored: the database timed out {MOST_TIMEOUTS} times "
+            f"({COMMAND_TIMEOUT_SECONDS:g} s each); return smaller pages"
+        )
+    return f"the page could not be stored: {error}"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from syncline.clock import monotonic, pause
-from syncline.engine.worker.settle import Settlement, Settler
-from syncline.engine.worker.settle_retry import SettleRetry, describe_refusal
+from syncline.engine.worker.settle import Settlement, Settler, SettleRetry, describe_refusal
 from syncline.errors import ContractError
 from syncline.policy.outcome import Cancelled, Failed, Raised, Released, Retry, Succeeded
 from syncline.sdk.page import NOTHING_NEW, Page

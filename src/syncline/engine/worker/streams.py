@@ -21,8 +21,12 @@ from syncline.clock import monotonic, new_id, pause
 from syncline.engine.context import EngineContext
 from syncline.engine.worker.attempt import PageChecker, PageStream
 from syncline.engine.worker.runs import Run, Runs
-from syncline.engine.worker.settle import ACTIVE, overwrites_cursor
-from syncline.engine.worker.settle_retry import SettleRetry, describe_refusal
+from syncline.engine.worker.settle import (
+    ACTIVE,
+    SettleRetry,
+    describe_refusal,
+    overwrites_cursor,
+)
 from syncline.errors import ContractError
 from syncline.policy.outcome import Interrupted
 from syncline.sdk.page import Page
