@@ -3,6 +3,7 @@
 import asyncio
 import signal
 
+from faults.fleet import LEASE_SECONDS
 from faults.kinds import kind
 from faults.kinds.processes import (
     CLAIM,
@@ -94,13 +95,21 @@ async def half_open(stage: Stage) -> None:
     await until(lambda: not link.has(wire), within=HALF_OPEN_SECONDS, what="the silence is noticed")
 
 
-@kind("a worker cut off in mid-call past its lease", full=4, quick=0)
+@kind("a worker cut off in mid-call past its lease", full=4)
 async def cut_off(stage: Stage) -> None:
     """It hangs up on the provider before others call for its connections."""
     stage.provider.trouble = "hangs"
     worker = await stage.busy_worker()
     cut_off_at = await stage.database.now()
     worker.link.silence()
+
+    def has_hung_up() -> bool:
+        return not stage.provider.in_flight(worker.pid)
+
+    await until(has_hung_up, within=2 * LEASE_SECONDS, what="the cut-off worker hangs up")
+    # Hanging calls of the other workers would keep their slots for seconds more, and then the
+    # recovery of this one's jobs would be measured by them.
+    stage.provider.trouble = None
     await stage.measure_recovery(cut_off_at)
 
 
