@@ -2,6 +2,9 @@
 
 import asyncio
 import logging
+import multiprocessing
+import os
+import threading
 
 from simulation.life import Report, live
 from syncline import Engine, Settings
@@ -18,12 +21,21 @@ class _Place:
 
 def prepare() -> None:
     """Start this process' server; it ends with the process."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     for chatty in ("syncline", "opentelemetry", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.CRITICAL)
     _Place.server = TemporaryServer(server_settings=QUIET_SERVER)
     _Place.server.start()
     _Place.template = _Place.server.create_database()
     asyncio.run(migrate(_Place.template))
+
+
+def _end_with_parent() -> None:
+    """End this process even if its parent was killed and could not end it."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def live_in_it(seed: int) -> Report:
