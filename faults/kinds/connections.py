@@ -40,7 +40,7 @@ async def pause(stage: Stage) -> None:
 
     await until(is_at_rest, within=PATIENCE_SECONDS, what=f"{name} at rest")
     await stage.engine.connections.resume(connection_id)
-    await stage.engine.trigger(connection_id)
+    await stage.sync_now(name)
 
 
 @kind("a connection re-intervalled in mid-run", full=8)
@@ -56,4 +56,4 @@ async def trigger(stage: Stage) -> None:
     """Exactly one more run follows; no page is lost to the conflict."""
     name = stage.rng.choice(stage.provider.live())
     await in_mid_run(stage, name)
-    await stage.engine.trigger(stage.ids[name])
+    await stage.sync_now(name)

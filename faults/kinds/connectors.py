@@ -38,7 +38,7 @@ async def poison(stage: Stage) -> None:
         stage.record.complain(f"{deaths} workers died of one connection")
     stage.provider.forgive(name)
     await stage.engine.connections.resume(stage.ids[name])
-    await stage.engine.trigger(stage.ids[name])
+    await stage.sync_now(name)
 
 
 async def is_active(stage: Stage, name: str) -> bool:
