@@ -128,7 +128,7 @@ RULES = (
     ),
     Rule(
         f"a function has at most {PARAMETERS} parameters",
-        "Beyond that, a noun is missing. Commands and routes declare options, and are exempt.",
+        "More belong in a type. Commands and routes declare options, and are exempt.",
         many_parameters,
     ),
     Rule(
@@ -198,7 +198,7 @@ def _depth(node: ast.AST) -> int:
 
 
 def _is_marker(base: str) -> bool:
-    """Return whether a base only marks the class, and brings it no methods to read."""
+    """Return whether a base only marks the class and adds no methods to read."""
     return base.partition("[")[0] in {
         *("Generic", "Protocol", "ABC", "Enum", "StrEnum", "str"),
         *("ValueError", "LookupError"),  # for callers that catch the built-in exception
