@@ -1,1 +1,1 @@
-"""Action: the loops that schedule, run, settle and recover."""
+"""The engine: the loops that schedule, run, settle and recover."""

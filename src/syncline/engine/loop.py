@@ -18,7 +18,7 @@ LONGEST_SILENCE_SECONDS = 30  # beyond its longest pause, a loop without a good 
 class LoopSpec:
     """What a loop does: a step, which returns how long to wait for the next one.
 
-    Whoever sets `wake` ends the present pause.
+    Setting `wake` ends the present pause.
     """
 
     name: str
@@ -31,8 +31,7 @@ class LoopSpec:
 class Loop:
     """Repeats a step until it is stopped.
 
-    A step that raises is tried again after a growing pause, so a database that is away costs time
-    only.
+    A step that raises is tried again after a growing pause, so a database outage only costs time.
     """
 
     def __init__(self, spec: LoopSpec, telemetry: Telemetry, dice: Dice) -> None:
@@ -48,7 +47,7 @@ class Loop:
 
     @property
     def trouble(self) -> str | None:
-        """Why the loop keeps failing, or that it has stood still for too long; else None."""
+        """Why the loop keeps failing, or that it has made no progress for too long; else None."""
         if self._failures >= FAILURES_IN_TROUBLE:
             return f"{type(self._last_error).__name__}: {self._last_error}"
         seconds = monotonic() - self._last_good
@@ -94,6 +93,6 @@ class Loop:
         if self._stopping:
             return
         with contextlib.suppress(TimeoutError):
-            # A pause of nothing still lets the other tasks run.
+            # Even a pause of zero lets the other tasks run.
             async with asyncio.timeout(max(pause.total_seconds(), 0)):
                 await self._wake.wait()

@@ -1,4 +1,4 @@
-"""The running service: every loop, the signals that end it, and an orderly end."""
+"""The running service: every loop, the signals that stop it, and an orderly shutdown."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from syncline.store.embedded import EmbeddedPostgres
 
 CHECK_DATABASE_EVERY = timedelta(seconds=3)
 RARE_COLLECTIONS = (50_000, 20, 100)  # gc thresholds: collect far less often than by default
-KEPT_LOOPS = {"renew", "watch", "beat"}  # these go on until the last job is settled
+KEPT_LOOPS = {"renew", "watch", "beat"}  # these continue until the last job is settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Upkeep:
     heartbeat: Heartbeat
     maintenance: Maintenance
     pruner: Pruner
-    embedded: EmbeddedPostgres | None  # the server of our own, if there is one
+    embedded: EmbeddedPostgres | None  # our own server, if there is one
 
 
 class Service:
@@ -85,18 +85,18 @@ class Service:
         return clean
 
     def ailing(self) -> dict[str, str]:
-        """Return the loops that keep failing or stand still, and why."""
+        """Return the loops that keep failing or make no progress, and why."""
         ill = {loop.name: loop.trouble for loop in self._loops if loop.trouble is not None}
         if self._worker.settle_queue.trouble is not None:
             ill["settle"] = self._worker.settle_queue.trouble
         return ill
 
     async def _shut_down(self, tasks: dict[str, "asyncio.Task[None]"]) -> bool:
-        """Take no more, let what runs end, and only then let go of the leases."""
+        """Claim no more, let running jobs end, and only then stop renewing leases."""
         deadline = monotonic() + self._context.settings.executor.shutdown_grace_seconds
         await self._stop_taking(tasks, deadline)
         clean = await self._worker.executor.drain(max(deadline - monotonic(), 0))
-        if clean:  # else the database is away, and to wait for it is pointless
+        if clean:  # otherwise the database is away, and waiting for it is pointless
             await self._end_beat(tasks["beat"])
         for task in tasks.values():
             task.cancel()
@@ -111,12 +111,12 @@ class Service:
             self._context.telemetry.executor_stopped()
         self._loops = []
         self._stop.clear()
-        self._scheduler.start()  # whoever ticks this engine later must not find it stopped
+        self._scheduler.start()  # a later `tick()` on this engine must work
         self._worker.executor.resume_claiming()
         return clean
 
     async def _stop_taking(self, tasks: dict[str, "asyncio.Task[None]"], deadline: float) -> None:
-        """Let every step in progress end and begin no other, except those that keep the leases."""
+        """Let every step in progress end and start no other, except in `KEPT_LOOPS`."""
         self._scheduler.stop()
         self._upkeep.heartbeat.stop()
         self._worker.executor.stop_claiming()
@@ -130,14 +130,14 @@ class Service:
             await asyncio.wait(taking, timeout=max(deadline - monotonic(), 1))
 
     async def _end_beat(self, beating: "asyncio.Task[None]") -> None:
-        """Let a beat in progress end. Cut short, it might write its row again after we left."""
+        """Let a heartbeat in progress end: cancelled, it might rewrite its row after `leave`."""
         for loop in self._loops:
             if loop.name == "beat":
                 loop.stop()
         await asyncio.wait([beating], timeout=1)
 
     async def _leave(self, leave: Callable[[], Awaitable[None]], deadline: float) -> None:
-        with contextlib.suppress(Exception):  # a process that cannot say so is forgotten in time
+        with contextlib.suppress(Exception):  # a process that cannot sign off is forgotten later
             async with asyncio.timeout(max(deadline - monotonic(), 1)):
                 await leave()
 
@@ -160,7 +160,7 @@ class Service:
         return loops
 
     async def _keep_database(self) -> timedelta:
-        """Start the embedded Postgres again if it has died; nobody else would."""
+        """Restart the embedded Postgres if it has died; nothing else would."""
         if self._upkeep.embedded is not None:
             await self._upkeep.embedded.ensure_running()
         return CHECK_DATABASE_EVERY

@@ -1,4 +1,4 @@
-"""Wakeups: a notification that shortens a pause. Losing one costs time only: the loops poll too."""
+"""Wakeups: notifications that shorten a pause. Losing one only costs time: the loops also poll."""
 
 import asyncio
 import hashlib
@@ -37,14 +37,14 @@ class Wakeup:
     def wake(self) -> None:
         """Wake this process's own worker after a commit that notified under our name.
 
-        Its claim is under way before the notification would arrive, and is not repeated for it.
+        Its claim is then sent before the notification arrives, which this process ignores.
         """
         self._claim_now.set()
 
     async def step(self) -> timedelta:
         """Keep one session listening."""
         if await self._listener.keep_listening():
-            self.wake()  # something may have come while nobody listened
+            self.wake()  # a notification may have come while no session listened
         return CHECK_EVERY
 
     def close(self) -> None:

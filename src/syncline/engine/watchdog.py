@@ -79,8 +79,8 @@ class Watchdog:
                 pass
 
     def _find_holder(self, loop: asyncio.AbstractEventLoop) -> Holder:
-        """Return whose code blocks the loop; it stands still, so reading its state is safe."""
-        with suppress(RuntimeError):  # it went on meanwhile
+        """Return whose code blocks the loop. Its state cannot change while it is blocked."""
+        with suppress(RuntimeError):  # it has resumed meanwhile
             task = asyncio.current_task(loop)
             coroutine = getattr(task.get_coro(), "__qualname__", "") if task else ""
             return Holder(self._find_provider(task), coroutine)

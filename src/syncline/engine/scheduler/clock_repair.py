@@ -1,4 +1,4 @@
-"""Bring back what was put off while the clock stood ahead."""
+"""Correct the times that were stored while the database's clock was ahead."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class ClockRepair:
-    """Finds out that the clock stood ahead, and corrects what was written meanwhile."""
+    """Detects that the clock was ahead, and corrects the times that were written meanwhile."""
 
     def __init__(self, context: EngineContext, stopping: asyncio.Event) -> None:
         settings = context.settings
@@ -26,10 +26,10 @@ class ClockRepair:
         self._longest_backoff = settings.rate_limit.longest_backoff
         self._lease = settings.executor.lease
         self._stopping = stopping
-        self._stood_at = self._aftermath_ends_at = NEVER  # the time that the clock showed
+        self._stood_at = self._aftermath_ends_at = NEVER  # the time that it showed
 
     async def begin_tick(self) -> datetime:
-        """Return the time of this tick, after everything further ahead was brought back."""
+        """Correct times that are too far ahead, then return the time of this tick."""
         async with self._pool.transaction() as tx:
             now = await self._clock.now(tx)
             ahead_of = await self._find_ahead(tx, now)
@@ -38,12 +38,12 @@ class ClockRepair:
         return now
 
     async def _find_ahead(self, tx: Transaction, now: datetime) -> datetime | None:
-        """Return from when on checks were put off because the clock stood ahead; or None.
+        """Return the time after which checks must be brought back; None if the clock was right.
 
-        A scheduler that ticked in the future shows it. Even if none did, connections whose check is
-        further off than the longest interval are brought back. A row may be locked at that moment,
-        or written by a transaction that began ahead and commits later. So for a while everything
-        that lies nearer to that time than to now is brought back again.
+        A scheduler with a tick in the future shows that the clock was ahead. Even without one,
+        connections whose check is further off than two of the longest intervals are brought back. A
+        row may be locked at that moment, or written by a transaction that began ahead and commits
+        later. So for a minute, everything closer to that time than to now is brought back again.
         """
         horizon, size = now + self._lookahead, self._batch_size
         longest = self._longest_interval

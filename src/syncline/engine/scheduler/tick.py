@@ -25,12 +25,12 @@ from syncline.store.pool import Transaction
 from syncline.store.queue import jobs, schedule, schedulers
 from syncline.store.queue.schedule import DueConnections, LockedBatch, LockNext
 
-PARTS = 8  # of a batch that took too long
+PARTS = 8  # a batch that took too long is split into this many
 WALKERS = 4  # one plans while the rows of the others are written, or wait for the disk
-MOST_BLOCKED = 1000  # connections that a tick notes as locked by somebody else
+MOST_BLOCKED = 1000  # connections that a tick records as locked by other transactions
 SILENCE = timedelta(days=1)
-# Whoever inserts a job by hand waits for the connection that the tick has locked, and the tick for
-# the job. The tick gives way before Postgres (after a second) would call it a deadlock.
+# A person's INSERT of a job waits for the connection that the tick has locked, and the tick waits
+# for that job. The tick gives up before Postgres (after a second) reports a deadlock.
 LOCK_PATIENCE = timedelta(seconds=0.5)
 STATEMENT_PATIENCE = timedelta(seconds=4)  # less than the command timeout, which loses the session
 
@@ -39,8 +39,8 @@ STATEMENT_PATIENCE = timedelta(seconds=4)  # less than the command timeout, whic
 class TickReport:
     """What one tick did.
 
-    `skipped` counts due connections that had a pending job already, `overdue` those that had none
-    though their slot was past, and `blocked` holds those that somebody else had locked.
+    `skipped` counts due connections that already had a pending job, `overdue` those that had none
+    although their slot had passed, and `blocked` those that another transaction had locked.
     """
 
     scheduled: int = 0
@@ -72,7 +72,7 @@ class Scheduler:
         self._stopping.clear()
 
     async def leave(self) -> None:
-        """Forget this scheduler: it ticks no more."""
+        """Remove this scheduler from the registry."""
         left, self._id = self._id, new_id()
         async with self._context.pool.transaction() as tx:
             now = await self._context.clock.now(tx)
@@ -102,7 +102,7 @@ class Scheduler:
         return report
 
     async def _end_tick(self, now: datetime, report: TickReport) -> None:
-        """Wake the workers, and note that this tick saw everything that is due, if it did."""
+        """Wake the workers, and record the tick unless a stop cut it short."""
         async with self._context.pool.transaction() as tx:
             if report.scheduled:
                 await self._wakeup.notify(tx)
@@ -137,7 +137,7 @@ Work = Callable[[Transaction, LockedBatch], Awaitable[Batch]]
 
 
 class Tick:
-    """One pass over all connections, as of one instant."""
+    """One pass over all connections, with one `now` for all of them."""
 
     def __init__(self, context: EngineContext, now: datetime, stopping: asyncio.Event) -> None:
         self._pool = context.pool
@@ -187,10 +187,10 @@ class Tick:
                 raise ended
 
     async def _walk(self, lock_next: LockNext, work: Work) -> None:
-        """Lock and work off batch after batch, each in one transaction.
+        """Lock and process batch after batch, each in one transaction.
 
-        A batch that a bad row or somebody's lock spoils is repeated one by one, and a batch that
-        is too much for the server in smaller parts.
+        A batch that fails because of a bad row or a lock is repeated row by row. One that takes
+        the server too long is repeated in smaller parts.
         """
         after = smaller_until = schedule.BEFORE_ALL
         size = limit = self._settings.batch_size
@@ -227,7 +227,7 @@ class Tick:
         return Batch(saved, skipped, overdue + decisions.overdue)
 
     def _decide(self, candidates: Iterable[Candidate]) -> Decisions:
-        """Apply the policy to each candidate, and report values that cannot be meant."""
+        """Apply the policy to each candidate, and report invalid values."""
         now, rules, decisions = self._now, self._rules, Decisions()
         for candidate in candidates:
             options = read_sync(candidate.stored, rules)
@@ -282,7 +282,7 @@ class Tick:
         return Batch()
 
     async def _count_still_edited(self) -> None:
-        """Count the edited connections that somebody else had locked."""
+        """Count the edited connections that another transaction had locked."""
         async with self._pool.transaction() as tx:
             left = await schedule.still_edited(tx, horizon=self._horizon)
             overdue = await schedule.count_overdue(tx, left, self._rules, now=self._now)
@@ -290,7 +290,7 @@ class Tick:
         self._report.blocked += left
 
     async def _pass_over(self, ids: Sequence[UUID], error: Exception) -> None:
-        """Leave a connection that could not be planned to the next tick."""
+        """Leave a connection that could not be planned for the next tick."""
         self._telemetry.loop_failed("scheduler", error, timedelta())
         async with self._pool.transaction() as tx:
             overdue = await schedule.count_overdue(tx, ids, self._rules, now=self._now)

@@ -1,7 +1,7 @@
 """Refresh an access token once, however many runs in however many processes find it expired.
 
-Whoever gets the lease on the row asks the provider and stores the new token before anybody uses
-it. The others wait and read it. No transaction is open meanwhile.
+The run that gets the lease on the row asks the provider, and stores the new token before any run
+uses it. The others wait and read it. No transaction is open meanwhile.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from syncline.store.pool import Pool, Transaction
 from syncline.store.queue.claims import Claim
 
 CALL_SECONDS = 30.0
-LEASE = timedelta(seconds=45)  # longer than the call, so that it lapses only with its holder
+LEASE = timedelta(seconds=45)  # longer than the call, so that it lapses only if its holder died
 PATIENCE_SECONDS = 120.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 # A refresh whose lease lapsed may be about to store its token: read again before giving up.
@@ -50,7 +50,7 @@ class TokenRefresher:
         self._tasks: set[asyncio.Task[Mapping[str, Any]]] = set()
 
     async def attach(self, claimed: Sequence[Claim]) -> None:
-        """Give each claim its connection's credentials; nothing is read where none has any."""
+        """Give each claim its connection's credentials; read nothing if none has any."""
         holders = [claim for claim in claimed if claim.has_credentials]
         if not holders:
             return
@@ -78,7 +78,7 @@ class TokenRefresher:
             work = self.refresh(stored.connection_id, claim.provider_slug, rejected, environment)
             if asyncio.get_running_loop() is home:
                 return await work
-            # A plain `def` runs in a thread with a loop of its own; the pool belongs to ours.
+            # A plain `def` runs in a thread with its own loop; the pool belongs to the engine's.
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
 
         claim.credentials = opened = Credentials(self._vault.open_for_run(stored), refresh)
@@ -128,7 +128,7 @@ class TokenRefresher:
     async def _finish(
         self, turn: Turn, lease: UUID, provider_slug: str, environment: HttpEnvironment
     ) -> Mapping[str, Any]:
-        """Refresh in a task of its own, which goes on if the run that began it is cancelled."""
+        """Refresh in a separate task, which continues if the run that started it is cancelled."""
         work = self._ask_and_store(turn, lease, provider_slug, environment)
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -176,7 +176,7 @@ class TokenRefresher:
             return await request_token(http, values, now=now)
 
     async def _store(self, stored: Stored, fresh: Mapping[str, Any]) -> bool:
-        """Return whether the token was stored; it is tried for a lease's time."""
+        """Try to store the token for as long as a lease lasts; return whether that worked."""
         sealed = self._vault.seal(stored.tenant_id, stored.connection_id, fresh)
 
         async def store(tx: Transaction) -> bool:
@@ -194,7 +194,7 @@ class TokenRefresher:
             await pause(LONGEST_PAUSE)
 
     async def _newer_than(self, stored: Stored, lease: UUID, why: str) -> Mapping[str, Any]:
-        """Return credentials that somebody else stored meanwhile, or give up."""
+        """Return credentials that were stored meanwhile, or raise `Unauthorized`."""
         for wait in SECOND_LOOKS:
             await pause(wait)
             found = await self._pool.retrying(

@@ -63,7 +63,7 @@ def without_secrets(error: BaseException, credentials: object) -> BaseException:
     clean = scrub(text)
     if isinstance(error, SyncError):
         error.message, error.args, error.details = clean, (clean,), None
-        if not scrub.finds_any(_message_of(error)[0]):  # unless its class has words of its own
+        if not scrub.finds_any(_message_of(error)[0]):  # unless its class adds its own text
             return error
     if isinstance(error, TimeoutError):
         return TimeoutError(clean)
@@ -86,7 +86,7 @@ def _message_of(error: BaseException) -> tuple[str, str]:
     try:
         details = getattr(error, "details", None) if isinstance(error, SyncError) else None
         return str(error), json.dumps(details, default=str, ensure_ascii=False)
-    except Exception:  # its own methods raise; then it says nothing
+    except Exception:  # its own methods raise, so there is no message
         return "", ""
 
 

@@ -1,1 +1,1 @@
-"""What a process does beside its jobs: heartbeat, sizes, retention."""
+"""What a process does besides its jobs: heartbeat, sizes, retention."""

@@ -1,4 +1,4 @@
-"""When keys were last used: noted at each request, stored now and then."""
+"""When keys were last used: noted at each request, stored once a minute."""
 
 from datetime import datetime
 from uuid import UUID

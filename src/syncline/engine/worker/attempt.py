@@ -24,7 +24,7 @@ from syncline.sdk.page import (
 )
 from syncline.store.queue.claims import Claim
 
-# Larger pages are checked in a thread, so that the event loop goes on.
+# Larger pages are checked in a thread, so that they do not block the event loop.
 MANY_SIGNALS, MANY_BYTES = 1000, 500_000
 
 
@@ -80,7 +80,7 @@ class PageChecker:
     """Checks what connectors return; large pages in a thread, one page at a time.
 
     A busy thread takes the interpreter from the event loop for 5 ms at a time: forty pages of
-    25 MB, all checked at once, held it for 9 s.
+    25 MB, all checked at once, blocked it for 9 s.
     """
 
     def __init__(self, limits: PageLimits) -> None:

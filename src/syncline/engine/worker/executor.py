@@ -31,7 +31,7 @@ from syncline.store.queue.claims import Claim, ClaimRequest, Lease
 SMALL_CLAIM, LARGEST_CLAIM = 25, 2000
 RELEASE_SECONDS = 3  # after the grace, a slow database gets this long to take the rows back
 MOST_UNSETTLED = 2  # jobs claimed and not yet settled, as a multiple of the slots
-LOST_RACES = 3  # after this many lost races in a row there counts as nothing to claim
+LOST_RACES = 3  # after this many in a row, assume that there is nothing to claim
 BACKOFFS_A_TIME = 2000
 END_BACKOFFS_EVERY_SECONDS, END_BACKOFFS_FOR_SECONDS = 0.1, 0.25
 
@@ -65,7 +65,7 @@ class Executor:
         self.attempts = 0
 
     async def step(self) -> timedelta:
-        """Fill the free slots, and return how long to wait unless there is room sooner.
+        """Fill the free slots, and return how long to wait unless a slot is freed sooner.
 
         While more jobs are due than there are slots, the next claim is sent before the last one is
         read and started: the database and this process then work at the same time. It is sent from
@@ -101,7 +101,7 @@ class Executor:
         return len(batch.rows)
 
     async def _claim(self, session: SessionLease) -> "ClaimedBatch":
-        """Claim due jobs into slots that are theirs from now."""
+        """Claim due jobs, and reserve a slot for each."""
         self._runs.resume()
         self._settle_queue.resume()
         self._is_traced = self._telemetry.is_traced()
@@ -124,12 +124,12 @@ class Executor:
             self._runs.begin(run, start(self._run_job(run)))
 
     async def _run_job(self, run: Run) -> None:
-        """Attempt a claimed job, then settle what came of it. Every error ends here."""
+        """Attempt a claimed job, then settle its outcome. No error leaves this method."""
         ending: Ending
         try:
             ending = await (self._attempt_traced if self._is_traced else self._attempt)(run)
         except asyncio.CancelledError:
-            # Unless the run has its ending already, nobody here cancelled it.
+            # If the run has no ending yet, this process did not cancel it.
             ending = Raised(ContractError("the connector cancelled itself"))
         except BaseException as error:
             self._log_unexpected(error, run.claim)
@@ -148,7 +148,7 @@ class Executor:
         if run.claim.is_large and (ending := await self._read_large(run)):
             return ending
         if monotonic() - run.lease_confirmed >= self._safe_seconds:
-            return Interrupted()  # the claim's answer took too long: another may have the job
+            return Interrupted()  # the claim's answer came late: another worker may have the job
         caller = self._callers[run.claim.provider_slug]
         result = await attempt(caller, run, self._checker, self._token_refresher)
         return result if isinstance(result, Page) else await self._streams.follow(run, result)
@@ -161,7 +161,7 @@ class Executor:
             return await self._attempt(run)
 
     async def _read_large(self, run: Run) -> Interrupted | None:
-        """Read the connection that was too large to come with its claim; return why the run ends.
+        """Read a connection that was too large for its claim; return why the run ends, if it does.
 
         One connection is read at a time: all of them share a slow link.
         """
@@ -180,7 +180,7 @@ class Executor:
 
     @property
     def free_slots(self) -> int:
-        """How many more connectors may work; fewer while settling does not keep up."""
+        """How many more connectors may run; fewer while settling lags behind."""
         most, runs = self._settings.concurrency, self._runs
         unsettled = len(runs) - self._settle_queue.excused
         return min(most - runs.slots_taken, MOST_UNSETTLED * most - unsettled)
@@ -204,7 +204,7 @@ class Executor:
 
     def resume_claiming(self) -> None:
         self._is_claiming = True
-        self._unstarted = []  # a step that was cut short may have left a batch
+        self._unstarted = []  # a cancelled step may have left a batch
 
     async def drain(self, grace_seconds: float) -> bool:
         """Let running jobs end, then release the rest; return whether every row was settled."""
@@ -242,7 +242,7 @@ class Executor:
     def _log_unexpected(self, error: BaseException, claim: Claim) -> None:
         """Log the trace of an error that a connector should not raise."""
         if isinstance(error, SyncError | ContractError):
-            return  # these say enough by themselves
+            return  # their messages say enough
         self._telemetry.connector_raised(
             claim.provider_slug,
             claim.connection_id,
@@ -263,14 +263,14 @@ class ClaimedBatch:
 
 
 class Claimer:
-    """Takes due jobs from the queue, and lets jobs back in whose backoff has ended."""
+    """Claims due jobs, and makes jobs claimable whose backoff has ended."""
 
     def __init__(self, context: EngineContext, providers: Sequence[str]) -> None:
         self._settings = context.settings.executor
         self._clock = context.clock
         self._telemetry = context.telemetry
         self._providers = providers
-        self._backoffs_ended_at = 0.0  # when none was left to end
+        self._backoffs_ended_at = 0.0  # when none was left
 
     async def claim(
         self, session: SessionLease, limit: int, *, with_poison_job: bool

@@ -1,4 +1,4 @@
-"""Renew the leases of running jobs, and stop the runs that may not go on."""
+"""Renew the leases of running jobs, and stop the runs that may not continue."""
 
 import asyncio
 from datetime import timedelta
@@ -13,7 +13,7 @@ WATCH_EVERY = timedelta(seconds=0.2)
 
 
 class LeaseKeeper:
-    """Renews the leases of this process, over a pool of its own that no work can keep busy."""
+    """Renews the leases of this process, over its own pool, which no other work can exhaust."""
 
     def __init__(
         self, context: EngineContext, pool: Pool, runs: Runs, claim_now: asyncio.Event
@@ -56,8 +56,8 @@ class LeaseKeeper:
         return WATCH_EVERY
 
     async def confirm_stopped(self) -> None:
-        """Write down which cancelled runs have stopped: the next jobs of their connections wait."""
-        async with self._confirming:  # whoever waits here finds it done
+        """Record which cancelled runs have stopped; their connections' next jobs wait for this."""
+        async with self._confirming:  # a second caller finds nothing left to do
             stopped = list(self._runs.stopped)
             if not stopped:
                 return

@@ -28,7 +28,7 @@ class Reaper:
         self._telemetry = context.telemetry
         self._settler = settler
         self._claim_now = claim_now
-        self._blocked: list[Claim] = []  # taken over, but somebody else holds their rows
+        self._blocked: list[Claim] = []  # taken over, but another transaction holds their rows
 
     async def step(self) -> timedelta:
         reaped = await self.reap()
@@ -41,7 +41,7 @@ class Reaper:
 
         They are first taken over under a token of our own, which fences their workers. Then they
         are settled like any other attempt, so connections are locked before jobs here too. Those
-        that somebody else holds are left for the next time.
+        that another transaction holds are left for the next time.
         """
         lapsed = await self._pool.retrying(self._take_over)
         waiting, self._blocked = [*self._blocked, *lapsed], []
@@ -66,7 +66,7 @@ class Reaper:
             if not lies_in_rows(error):
                 raise
             if len(group) == 1:
-                self._telemetry.loop_failed("reap", error, timedelta())  # until it lapses again
+                self._telemetry.loop_failed("reap", error, timedelta())  # until our lease lapses
                 return
             middle = len(group) // 2
             for half in (group[:middle], group[middle:]):

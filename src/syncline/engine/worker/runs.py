@@ -16,9 +16,9 @@ STOP_SECONDS = 2.0  # how long a cancelled connector gets to stop
 
 
 def safe_seconds(lease_seconds: float) -> float:
-    """Return how long after its last renewal a run may go on.
+    """Return how long after its last renewal a run may continue.
 
-    The rest of the lease is for its connector to stop in, before another worker gets the job.
+    The rest of the lease gives its connector time to stop before another worker gets the job.
     """
     return lease_seconds - min(STOP_SECONDS, lease_seconds / 6)
 
@@ -35,13 +35,13 @@ class Run:
     is_settled = False
     is_poison = False
     has_slot = False
-    has_lent_slot = False  # to another run, while somebody holds its rows
+    has_lent_slot = False  # to another run, while another transaction holds its rows
     is_over = False  # the task ended; a thread may still run
     is_stopping = False  # it was cancelled; it is settled once it has stopped
-    stopped: "asyncio.Future[None] | None" = None  # set where another run waits for this one
-    predecessor: "Run | None" = None  # this process lost the same job before; that run may be alive
+    stopped: "asyncio.Future[None] | None" = None  # set if another run waits for this one
+    predecessor: "Run | None" = None  # an earlier, lost run of the same job; it may be alive
     is_lost = False  # its job is no longer ours
-    page_began: float | None = None  # when the current page was asked for; None: with the run
+    page_began: float | None = None  # when the current page was requested; None: at the start
     is_committing = False  # the connector waits for a page to be stored: no deadline counts
     committed_pages = 0  # of a stream
     _threads: Threads | None = None
@@ -79,7 +79,7 @@ class Run:
         self._runs.settled(self)
 
     def blocked(self) -> None:
-        """Record that somebody else's lock delays the settling of this run."""
+        """Record that another transaction's lock delays settling this run."""
         self._runs.look_for_room()
 
     def record_page(self, progress: Progress, cursor: str | None) -> None:
@@ -90,7 +90,7 @@ class Run:
             self.claim.stored_cursor = cursor
 
     def cancel(self) -> None:
-        """Ask the connector to stop; a thread of its own does not notice."""
+        """Ask the connector to stop; one in a thread does not notice."""
         if self.task is not None:
             self.task.cancel()
 
@@ -125,7 +125,7 @@ class Runs:
         return [run for run in self._runs.values() if not run.is_settled]
 
     def provider_of(self, task: "asyncio.Task[Any] | None") -> str:
-        """Return the provider of a task, or of the threads at work if they are all of one."""
+        """Return the provider of a task, or of the running threads if they all have the same."""
         runs = list(self._runs.values())
         if task is not None:
             return next((run.claim.provider_slug for run in runs if run.task is task), "")
@@ -151,7 +151,7 @@ class Runs:
         self.slots_taken += 1
 
     def lend_slot(self, run: Run, *, most: int) -> None:
-        """Let another run have the slot of a stream whose page somebody else's lock holds up."""
+        """Lend another run the slot of a stream that waits for another transaction's lock."""
         if not run.has_lent_slot and self._slots_lent < most:
             run.has_lent_slot = True
             self._slots_lent += 1
@@ -159,7 +159,7 @@ class Runs:
             self.look_for_room()
 
     def take_slot_back(self, run: Run) -> None:
-        """Count a stream that goes on; for a while there may be more runs than slots."""
+        """Count a stream again that continues; for a while, runs may outnumber slots."""
         if run.has_lent_slot:
             run.has_lent_slot = False
             self._slots_lent -= 1
@@ -171,7 +171,7 @@ class Runs:
         self.free(run)
 
     def free(self, run: Run) -> None:
-        """Take the slot back once nothing of the connector is left."""
+        """Free the slot once the connector's task and threads have ended."""
         if run.is_alive:
             return
         self._settle_stopped(run)
@@ -197,7 +197,7 @@ class Runs:
         self.look_for_room()
 
     def look_for_room(self) -> None:
-        """Let whoever claims look again: there may be room for more."""
+        """Wake the claim loop: there may be room for more."""
         self.some_settled.set()
         self._claim_now.set()
 
@@ -207,8 +207,8 @@ class Runs:
     def stop(self, run: Run, ending: Ending, patience_seconds: float = STOP_SECONDS) -> None:
         """Tell a run to stop; it is settled once its connector has stopped.
 
-        The next attempt must not meet it at the provider. A thread cannot be stopped, and some
-        connectors ignore a cancellation. After the patience such a run is settled all the same:
+        The next attempt must not overlap it at the provider. A thread cannot be stopped, and some
+        connectors ignore a cancellation. After `patience_seconds` such a run is settled anyway:
         its job must go on.
         """
         if run.end(ending):
@@ -225,7 +225,7 @@ class Runs:
             self._settle_queue.put(run)
 
     async def wait_until_stopped(self, run: Run) -> None:
-        """Cancel a lost run and wait for it, but not for ever."""
+        """Cancel a lost run and wait for it, up to a limit."""
         run.cancel()
         if run.is_alive:
             run.stopped = asyncio.get_running_loop().create_future()

@@ -34,7 +34,7 @@ from syncline.store.queue.jobs import Closing, FollowUp, RerunRequest
 from syncline.text import rfc3339
 
 ACTIVE = ConnectionStatus.ACTIVE
-MOST_ATTEMPTS, MOST_LAPSES = 2**31 - 1, 2**15 - 1  # what their columns hold
+MOST_ATTEMPTS, MOST_LAPSES = 2**31 - 1, 2**15 - 1  # the largest values of their columns
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 2.0
 MOST_TIMEOUTS = 3  # of one page, while the server answers others
 
@@ -49,8 +49,8 @@ class Settlement:
     connection_is_active: bool = False
     rerun: RerunRequest | None = None
     follow_ups: list[FollowUp] = field(default_factory=list)
-    cursor_was_moved: bool = False  # by somebody else, while the attempt went on
-    is_blocked: bool = False  # somebody else holds its rows: nothing was written for it yet
+    cursor_was_moved: bool = False  # by a person or another run, during the attempt
+    is_blocked: bool = False  # another transaction holds its rows: nothing was written
     settled_at: datetime | None = None
     closing: Closing | None = None  # what is written on the job
 
@@ -76,7 +76,7 @@ class Settlement:
 
 
 class Settler:
-    """Writes what attempts came to."""
+    """Writes the outcomes of attempts."""
 
     def __init__(self, context: EngineContext) -> None:
         self._pool = context.pool
@@ -92,9 +92,9 @@ class Settler:
     async def settle(self, group: Sequence[Settlement], *, lock_jobs: bool = False) -> None:
         """Settle attempts of different connections in one transaction.
 
-        It waits for nobody's lock on a connection. An attempt whose connection somebody else holds
-        is marked as blocked, and must be settled later. With `lock_jobs` the same goes for jobs,
-        for one statement more.
+        It does not wait for locks on connections: if another transaction holds one, its attempt
+        is marked as blocked and must be settled later. With `lock_jobs` the same goes for jobs,
+        at the cost of one more statement.
         """
         async with self._pool.transaction() as tx:
             await self._settle_in(tx, group, lock_jobs=lock_jobs)
@@ -166,7 +166,7 @@ class Settler:
 
     def _judge(self, one: Settlement, now: datetime) -> Outcome:
         if isinstance(one.ending, Page):
-            return Succeeded(one.ending)  # most of them; no rule is needed
+            return Succeeded(one.ending)  # most attempts; no rules are needed
         rules = FailureRules(
             self._settings.rate_limit.backoff(one.claim.provider_slug),
             self._settings.executor.max_attempts,
@@ -176,9 +176,9 @@ class Settler:
 
 
 def overwrites_cursor(claim: Claim, settings: ExecutorSettings) -> bool:
-    """Return whether a page's cursor replaces the stored one, whoever moved that meanwhile.
+    """Return whether a page's cursor replaces the stored one, even if that was moved meanwhile.
 
-    Where job types run side by side, an incremental sync may move it during a full one, which wins.
+    If job types run side by side, an incremental sync may move it during a full one, which wins.
     """
     return claim.job_type == JobType.FULL and settings.single_flight == "job_type"
 
@@ -254,7 +254,7 @@ def _follow_ups(one: Settlement) -> list[FollowUp]:
             one,
             JobType.INCREMENTAL,
             claim.priority,
-            # Somebody who moved the stored cursor meanwhile decided where to go on.
+            # If the stored cursor was moved meanwhile, continue from there.
             None if one.cursor_was_moved else one.outcome.page.next_cursor,
         )
     ended = isinstance(one.outcome, Succeeded) or (
@@ -263,7 +263,7 @@ def _follow_ups(one: Settlement) -> list[FollowUp]:
     if ended and rerun is not None and rerun.priority is not None:
         next_job = _follow_up(one, claim.job_type, rerun.priority, rerun.cursor)
         if more := jobs_by_type.get(claim.job_type):
-            # The cursor of a full pass is behind the other; from there both are reached.
+            # A full sync's cursor is behind this page's; starting there covers both.
             next_job.cursor = next_job.cursor or more.cursor
             next_job.priority = max(next_job.priority, more.priority)
         jobs_by_type[claim.job_type] = next_job
@@ -304,9 +304,9 @@ class SettleRetry:
     def must_end(self, error: BaseException, *, server_answered_at: float) -> bool:
         """Return whether another try is pointless.
 
-        A value that cannot be stored never will be. A server that is away comes back, so that
-        costs time only. If it answers others but not this, the statement is too large. An unknown
-        error, or a write that touches other rows than it should, is tried for as long as a lease
+        A value that cannot be stored never will be. A server that is away comes back, so it only
+        costs time. If it answers others but not this, the statement is too large. An unknown
+        error, or a write of the wrong number of rows, is retried for as long as a lease
         lasts.
         """
         now = monotonic()

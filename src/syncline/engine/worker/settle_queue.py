@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 SETTLE_TASKS = 2
 LARGEST_GROUP = 1000  # jobs settled together
 LARGEST_EMPTY_GROUP = 2000
-STUCK_SECONDS = 0.25  # a close of empty runs that takes longer waits for somebody's lock
+STUCK_SECONDS = 0.25  # a close of empty runs that takes longer waits for a lock
 LARGEST_GROUP_SIGNALS = 20_000
 LARGEST_GROUP_BYTES = 8_000_000  # of payloads; a larger page is settled alone
 BLOCKED_PAUSE_SECONDS, LONGEST_BLOCKED_PAUSE_SECONDS = 0.1, 2.0
-MAX_BLOCKED_BYTES = 256_000_000  # of pages whose rows somebody else holds
+MAX_BLOCKED_BYTES = 256_000_000  # of pages whose rows another transaction holds
 
 
 class SettleQueue:
     """Runs that wait to be settled, and the tasks that settle them in groups.
 
-    Each kind of trouble has one task, and so one database connection: runs blocked by somebody
-    else's lock, groups that were split because of a bad row, large pages. The others go on.
+    Each kind of trouble has one task, and so one database connection: runs blocked by another
+    transaction's lock, groups split because of a bad row, large pages. The others continue.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SettleQueue:
         self._ended: deque[Run] = deque()  # all others
         self._large: deque[Run] = deque()
         self._split: deque[Sequence[Run]] = deque()  # halves of groups that could not be settled
-        self._blocked: list[Run] = []  # somebody else holds their rows; they are tried again
+        self._blocked: list[Run] = []  # another transaction holds their rows; tried again
         self._blocked_bytes: dict[UUID, int] = {}  # by job, from the first block until settled
         self._ended_tasks = _Tasks(self._settle_ended, SETTLE_TASKS)
         self._large_task = _Tasks(self._settle_large)
@@ -75,12 +75,12 @@ class SettleQueue:
 
     @property
     def blocked(self) -> int:
-        """How many runs wait for somebody else's lock."""
+        """How many runs wait for another transaction's lock."""
         return len(self._blocked_bytes)
 
     @property
     def excused(self) -> int:
-        """How many runs wait without being late: the blocked ones, while their pages are small."""
+        """How many runs do not count as unsettled: blocked ones, while their pages are small."""
         is_small = sum(self._blocked_bytes.values()) <= self._max_blocked_bytes
         return self.blocked if is_small else 0
 
@@ -92,10 +92,10 @@ class SettleQueue:
         self._has_given_up = False
 
     def _is_closing(self, now: float) -> bool:
-        """Return whether a task closes empty runs, and will soon come for the few that wait.
+        """Return whether a task is closing empty runs, and will soon take the few that wait.
 
-        They are left to it. Two such tasks get in each other's way within the database (36 µs of
-        it for a run instead of 32), and find half as many to close at once.
+        They are left to it. Two such tasks slow each other down in the database (36 µs of server
+        time per run instead of 32), and each closes half as many at once.
         """
         if self._closing_since is None or len(self._empty) >= LARGEST_EMPTY_GROUP:
             return False
@@ -108,7 +108,7 @@ class SettleQueue:
             if empty and not (self._ended and self._ended[0].ended < empty[0].ended):
                 await self._settle_empty()
             elif self._ended:
-                # While somebody holds rows, the next group must not wait for his lock in its turn.
+                # While another transaction holds rows, the next group must not wait for them too.
                 await self._settle(self._take_group(), lock_jobs=self.blocked > 0)
             else:
                 return
@@ -124,7 +124,7 @@ class SettleQueue:
         unclosed = group
         self._closing_since = monotonic()
         try:
-            # Whatever goes wrong, the usual way will meet it again, and report it.
+            # Whatever goes wrong happens again in the ordinary settle, which reports it.
             with suppress(Exception), self._telemetry.settle(len(group)):
                 left = await self._settler.settle_empty([run.claim for run in group])
                 closed = [run for run in group if run.claim.id not in left] if left else group
@@ -181,13 +181,13 @@ class SettleQueue:
         """Settle runs together, however long the database is away.
 
         Blocked runs wait apart. A group with a bad row, or one that takes too long, is split: the
-        trouble then delays its own connection and no other.
+        trouble then delays only its own connection.
         """
         over: Sequence[Run] = group
         try:
             over = await self._settle_together(group, lock_jobs=lock_jobs)
         finally:
-            # Whatever went wrong, no slot is lost to it: an unsettled lease lapses.
+            # Whatever went wrong must not cost a slot; an unsettled lease lapses.
             self._finish(over)
 
     async def _settle_together(self, group: "Sequence[Run]", *, lock_jobs: bool) -> "Sequence[Run]":
@@ -221,7 +221,7 @@ class SettleQueue:
         return group
 
     def _refuse_page(self, run: "Run", error: Exception) -> bool:
-        """Let the job fail because its page cannot be stored; return whether there was one."""
+        """Let the job fail because its page cannot be stored; return whether it had a page."""
         if isinstance(run.ending, Page):
             run.ending = Raised(ContractError(describe_refusal(error)))
             return True
@@ -234,7 +234,7 @@ class SettleQueue:
         self._split_task.start()
 
     def _block(self, runs: "Iterable[Run]") -> None:
-        """Let runs wait for somebody else's lock."""
+        """Let runs wait for another transaction's lock."""
         for run in runs:
             page = run.ending if isinstance(run.ending, Page) else NOTHING_NEW
             self._blocked_bytes[run.claim.id] = page.payload_bytes
@@ -271,7 +271,7 @@ class SettleQueue:
         self._record_succeeded(succeeded)
 
     def _record_succeeded(self, group: "Sequence[Run]") -> None:
-        """Record runs that brought a page, those of one provider together."""
+        """Record runs that returned a page, those of one provider together."""
         durations: dict[str, list[float]] = defaultdict(list)
         signals: Counter[str] = Counter()
         for run in group:
@@ -283,7 +283,7 @@ class SettleQueue:
 
 
 def record_unsuccessful(telemetry: Telemetry, one: Settlement, duration: timedelta) -> None:
-    """Record an attempt that brought no page."""
+    """Record an attempt that returned no page."""
     provider = one.claim.provider_slug
     if one.is_fenced:
         telemetry.job_fenced(provider)
@@ -311,7 +311,7 @@ def record_unsuccessful(telemetry: Telemetry, one: Settlement, duration: timedel
 
 
 class _Tasks:
-    """At most so many tasks that do the same work until nothing of it is left."""
+    """A limited number of tasks that do the same work until none is left."""
 
     def __init__(self, work: Callable[[], Coroutine[None, None, None]], most: int = 1) -> None:
         self._work = work

@@ -1,7 +1,7 @@
-"""Streams: a connector yields pages, and each is committed before the next is asked for.
+"""Streams: a connector yields pages, and each is committed before the next is requested.
 
 A page commits in one transaction with its signals and its cursor, which also becomes the job's
-own. Whatever ends the run, the earlier pages are kept, and the next attempt goes on after them.
+own. Whatever ends the run, the earlier pages are kept, and the next attempt continues after them.
 
 A database may lose its last commits: a standby that lagged is promoted, or the server crashes with
 asynchronous commit. So each page commits only on top of the one before it. If that one is gone,
@@ -64,15 +64,15 @@ class Streams:
                     return ending
                 rest = Page(next_cursor=page.next_cursor, has_more=page.has_more)
                 if page.next_cursor is not None:
-                    # Read from its text: the connector may go on changing its own object.
+                    # Read from its text, because the connector may still change its own object.
                     cursor = json.loads(page.next_cursor)
                 del result, page  # free the memory before the next page
         return rest if rest.has_more else Page()
 
     async def _keep(self, run: Run, page: Page) -> Page | Interrupted | None:
-        """Commit a page of a run; return how the run ends, or None if it goes on."""
+        """Commit a page of a run; return how the run ends, or None if it continues."""
         if run.ending is not None:
-            return Interrupted()  # it was told to stop, and went on
+            return Interrupted()  # it was told to stop, and continued
         run.is_committing = True
         try:
             commit = await self._commit(run, page)
@@ -92,7 +92,7 @@ class Streams:
             case Committed(connection_status, cursor_was_moved):
                 self._telemetry.page_committed(provider, signals=page.signal_count)
                 if cursor_was_moved:
-                    return Page(has_more=True)  # a follow-up starts at the cursor that somebody set
+                    return Page(has_more=True)  # a follow-up starts at the cursor that was set
                 goes_on = connection_status == ACTIVE and not self._runs.is_draining
                 return None if goes_on else Interrupted()
 
@@ -157,7 +157,7 @@ class Streams:
             )
             moved = await connections.save_progress(tx, [progress], now=now)
             if moved:
-                # Whatever becomes of this run, the next one starts at the cursor somebody set.
+                # Whatever becomes of this run, the next one starts at the cursor that was set.
                 await jobs.forget_cursors(tx, claim.connection_id)
         return Committed(connection.status, bool(moved), advanced[claim.id])
 
@@ -165,12 +165,12 @@ class Streams:
 async def _lock_connection(
     tx: Transaction, claim: Claim, *, is_repeated: bool
 ) -> LockedConnection | None:
-    """Lock a claim's connection, or raise RowHeld; the second time, also if the job is held.
+    """Lock a claim's connection, or raise RowHeld; in a repetition, also if the job is held.
 
     None means that the connection was deleted.
     """
     locked, blocked = await connections.lock_free(tx, [claim.connection_id])
-    if is_repeated:  # the job's row may be the one: do not wait for it once more
+    if is_repeated:  # the held row may be the job's: do not wait for it again
         blocked |= await jobs.lock_free(tx, [claim.id])
     if blocked:
         raise RowHeld(f"somebody else holds connection {claim.connection_id} or its job")
@@ -182,7 +182,7 @@ class Committed:
     """A page was committed: the state of its connection and its job."""
 
     connection_status: str
-    cursor_was_moved: bool  # by somebody else, while the page was fetched; theirs stays
+    cursor_was_moved: bool  # by a person or another run, meanwhile; theirs stays
     progress: jobs.Progress
 
 

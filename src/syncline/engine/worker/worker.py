@@ -54,7 +54,7 @@ class Worker:
         ]
 
     async def run_due(self) -> int:
-        """Run what is due until a fresh look finds nothing to claim; return the attempts made."""
+        """Run due jobs until a claim finds none; return the number of attempts."""
         before = self.executor.attempts
         async with self._keeping_leases():
             await self.reaper.reap()
@@ -65,7 +65,7 @@ class Worker:
                 if self.runs.unsettled():
                     await self.runs.some_settled.wait()
                 elif not self.runs.some_settled.is_set() and not await self.reaper.reap():
-                    # Nothing was settled during this look, so none of ours can have queued more.
+                    # Nothing was settled during this claim, so no run of ours can have queued more.
                     return self.executor.attempts - before
 
     @asynccontextmanager
