@@ -409,7 +409,7 @@ def test_data_newer_than_the_preferred_postgres_runs_on_its_own() -> None:
     wheel, system = Binaries(Path("/wheel"), 18), Binaries(Path("/system"), 19)
 
     assert choose_binaries([wheel, system], 19) == system
-    with pytest.raises(EmbeddedError, match="of Postgres 20, of which no programs were found"):
+    with pytest.raises(EmbeddedError, match="on Postgres 20, whose programs were not found"):
         choose_binaries([wheel, system], 20)
 
 

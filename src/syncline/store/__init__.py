@@ -1,1 +1,1 @@
-"""Memory: the only place that knows SQL."""
+"""The store: the only place that knows SQL."""

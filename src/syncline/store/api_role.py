@@ -1,7 +1,7 @@
 """The role that requests run as, and the row-level security that applies to it alone.
 
-Whatever the role lacks is expressed as statements. `migrate` runs them, or prints them for somebody
-with the right to. Requests run as the role once no statements are left.
+Whatever the role lacks is expressed as statements. `migrate` runs them, or prints them for an
+administrator. Requests run as the role once no statements are left.
 """
 
 from collections.abc import Iterator
@@ -183,7 +183,7 @@ TAKE_ON = """
 
 
 async def probe(tx: Transaction, role: ApiRole) -> list[str]:
-    """Return what the role sees but should not, and the reverse. Leaves the transaction in it."""
+    """Return what the role sees but should not, and the reverse; the role stays set."""
     samples = {(row["name"], row["key"]): row["tenant_id"] for row in await tx.fetch(SAMPLE)}
     keys = [key for _, key in samples]
     wrong = []

@@ -1,7 +1,7 @@
 """Open database sessions: over verified TLS, unless the server is on this machine.
 
-By default the driver takes TLS if it is offered, and does not check the certificate, so somebody in
-between could offer none. A URL that names an `sslmode`, or PGSSLMODE, is obeyed.
+By default the driver uses TLS if it is offered, and does not check the certificate, so an attacker
+on the network could offer none. A URL that names an `sslmode`, or PGSSLMODE, is obeyed.
 """
 
 import os
@@ -16,8 +16,8 @@ import asyncpg
 
 from syncline.errors import DatabaseTlsError
 
-# Overrides what the role or the database has set, so nobody can place a function or an operator of
-# their own in front of the ones that the statements mean. Temporary tables come last.
+# Overrides what the role or the database has set, so that no foreign function or operator comes
+# before the ones that the statements mean. Temporary tables come last.
 SEARCH_PATH = "pg_catalog, pg_temp"
 VERIFIED: Literal["verify-full"] = "verify-full"
 Tls = ssl.SSLContext | Literal["verify-full"] | None
@@ -49,7 +49,7 @@ async def connect(url: str, **options: Any) -> Any:
 
 
 def names_many_hosts(url: str) -> bool:
-    """Return whether a URL names several hosts, and not which kind of server to take."""
+    """Return whether a URL names several hosts but not which kind of server to use."""
     query = _query(url)
     hosts = urlsplit(url).netloc.rpartition("@")[2] or query.get("host", "")
     return "," in hosts and "target_session_attrs" not in query

@@ -19,16 +19,16 @@ from syncline.store.statements import Statements, quote_name, quote_text
 
 T = TypeVar("T")
 
-# Somebody's open transaction must not delay us for long. Longer than Postgres takes to detect a
-# deadlock, which says more.
+# Another open transaction must not delay us for long. But this is longer than Postgres takes to
+# detect a deadlock, because that error says more.
 LOCK_TIMEOUT_MILLISECONDS = "2000"
 READ_TIMEOUT = timedelta(seconds=5)  # for listings that people ask for
 COMMAND_TIMEOUT_SECONDS = 10.0  # a half-open socket is noticed no later than this
-SLOWEST_LINK = 50_000  # bytes a second: large statements get that much more time
+SLOWEST_LINK = 50_000  # bytes a second; large statements get time in proportion
 TRIES = 6
 # A statement that is sent alone (a claim, a close, a trigger) is planned once for any values,
-# because planning a claim takes a millisecond. It is planned anew every few seconds, because a plan
-# for a small table may not suit a large one, and without anything that reads a whole table. In a
+# because planning a claim takes a millisecond. It is planned again every few seconds, because a
+# plan for a small table may not suit a large one. Plans that read a whole table are disabled. In a
 # transaction Postgres plans as it sees fit.
 PLANNED_FOR_SECONDS = 5
 PLANNERS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
@@ -38,15 +38,15 @@ ISOLATION = "read committed"
 BEGIN = f"BEGIN ISOLATION LEVEL {ISOLATION}; SET LOCAL plan_cache_mode = auto" + "".join(
     f"; SET LOCAL {planner} = on" for planner in PLANNERS
 )
-# A listing is planned for its own values, and without a bitmap scan, which reads and sorts all that
-# a filter finds; a page follows an index and stops.
+# A listing is planned for its own values, and without a bitmap scan, which reads and sorts
+# everything that a filter finds. A page should follow an index and stop.
 BOUNDED = (
     f"; SET LOCAL statement_timeout = {int(READ_TIMEOUT.total_seconds() * 1000)}"
     "; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_bitmapscan = off"
 )
 EVERY_TENANT = "*"
 # A request's statements run as another role. A different text keeps Postgres from planning a
-# statement anew each time that a request and a loop take turns on one session.
+# statement again whenever a request and a loop alternate on one session.
 OF_A_REQUEST = "-- of a request"
 
 
@@ -98,9 +98,9 @@ class Transaction:
         )
 
     async def limit(self, *, lock: timedelta, statement: timedelta) -> None:
-        """Limit how long each statement of this transaction waits for a lock, and takes in all.
+        """Limit how long each statement of this transaction waits for a lock, and its duration.
 
-        The server ends it, and so releases its locks before anybody tries again.
+        The server ends it, and so releases its locks before the statement is tried again.
         """
         await self._connection.execute(
             "SELECT set_config('lock_timeout', $1, true),"
@@ -116,7 +116,7 @@ class Transaction:
         await self._connection.execute("SELECT pg_notify($1, '')", channel)
 
     async def is_read_only(self) -> bool:
-        """Return whether nothing can be stored: the server is a standby, or set to read-only."""
+        """Return whether the server is a standby, or set to read-only."""
         mode: str = await self._connection.fetchval("SHOW transaction_read_only")
         return mode == "on"
 
@@ -139,7 +139,7 @@ FindRole = Callable[[Transaction], Awaitable[str | None]]
 class SessionOptions:
     """How the sessions of a pool behave."""
 
-    pgbouncer: bool = False  # a pooler hands sessions to anybody: settings go with each transaction
+    pgbouncer: bool = False  # a pooler shares sessions, so each transaction sets its own options
     idle_in_transaction: timedelta = timedelta(seconds=10)
 
 
@@ -199,7 +199,7 @@ class Pool:
         self._pool = await asyncpg.create_pool(  # type: ignore[call-overload]  # of `connect`
             self.url,
             connect=connect,
-            min_size=0,  # else the pool would report every outage in its own way
+            min_size=0,  # otherwise the pool would report every outage in its own way
             max_size=self._size,
             command_timeout=COMMAND_TIMEOUT_SECONDS,
             timeout=COMMAND_TIMEOUT_SECONDS,
@@ -233,7 +233,7 @@ class Pool:
 
     @property
     def own(self) -> "Pool":
-        """The engine's own pool, also for a request: for what shows no tenant's data."""
+        """The engine's own pool, also within a request, for queries that show no tenant's data."""
         return self._own or self
 
     @asynccontextmanager
@@ -300,7 +300,7 @@ class Pool:
         raise AssertionError("unreachable")
 
     async def reading(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Read for a person: each statement is planned for its own values, and ends in time.
+        """Read for a person: each statement is planned for its own values and has a time limit.
 
         A listing has many filters; one plan for all of them would suit none.
         """
@@ -324,7 +324,7 @@ class Pool:
         if pool is None:
             raise RuntimeError("the engine is not open: use `async with Engine(...)`")
         async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
-            # The pool's own timeout would start a task, which comes behind all that are waiting.
+            # The pool's own timeout would start a task, which runs after all that are waiting.
             connection = await pool.acquire()
         try:
             yield connection
@@ -347,7 +347,7 @@ class Pool:
         """Return the statements that open a transaction, sent in one message."""
         opening = BEGIN + BOUNDED if is_bounded else BEGIN
         if self._pgbouncer:
-            # A pooler hands sessions to anybody: settings go with each transaction.
+            # A pooler shares sessions, so each transaction sets its own options.
             opening += (
                 f"; SET LOCAL idle_in_transaction_session_timeout = {self._idle_milliseconds}"
                 f"; SET LOCAL lock_timeout = {LOCK_TIMEOUT_MILLISECONDS}"
@@ -387,7 +387,7 @@ class Pool:
             "search_path": SEARCH_PATH,
             **PLANNED_ONCE,
             "jit": "off",  # it costs short statements more than it saves
-            # A host that vanished between two packets must not hold its locks for two hours.
+            # A host that vanished between two packets must not keep its locks for two hours.
             "tcp_keepalives_idle": "15",
             "tcp_keepalives_interval": "5",
             "tcp_keepalives_count": "3",
@@ -395,4 +395,4 @@ class Pool:
 
 
 async def _keep_session(connection: Any) -> None:
-    """Save the round trip of a reset: the engine leaves nothing behind in a session."""
+    """Skip the reset, which is a round trip: the engine leaves nothing behind in a session."""

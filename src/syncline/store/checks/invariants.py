@@ -27,7 +27,7 @@ TABLES = ("connections", "sync_jobs", "signals")
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """The values that invariants are compared with.
+    """The values that invariants are judged by.
 
     `two_ticks_ago` is None until a scheduler has run for two ticks; until then, the scheduling of
     connections cannot be judged.
@@ -203,7 +203,7 @@ INVARIANTS = (
         ("now", "lease", "time_to_reap"),
         """
         -- Lapsed leases older than the claim of a worker that has renewed its own since (a lease
-        -- was renewed last when its whole time was still to come).
+        -- was renewed last when its full duration still lay ahead).
         SELECT late.id, late.connection_id, late.lease_expires_at FROM {schema}.sync_jobs late
          WHERE late.status = 'running' AND late.lease_expires_at < $2
            AND EXISTS (SELECT FROM {schema}.sync_jobs j
@@ -234,8 +234,8 @@ INVARIANTS = (
     ),
     Invariant(
         "signal_once",
-        "A connection has no two signals with the same dedupe key (`guards_stand` watches the"
-        f" index that refuses them; the newest {NEWEST} are read besides).",
+        "A connection has no two signals with the same dedupe key (`guards_stand` checks the"
+        f" index that refuses them; here the newest {NEWEST} are read).",
         ("newest",),
         """
         -- Signals stored twice.

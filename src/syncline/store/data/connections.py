@@ -81,8 +81,8 @@ async def lock_free(
 SAVE_PROGRESS = """
     -- Save the cursor of each page that has one, and the first completion, which outlives its
     -- job; the tick copies later ones. The rest of the metadata stays. A cursor replaces only the
-    -- one that its run has read: if somebody moved it meanwhile, theirs stays.
-    -- A cursor that was moved to where the page leads is there already.
+    -- one that its run has read: if the stored one was moved meanwhile, it stays.
+    -- A stored cursor that already equals the page's counts as saved.
     UPDATE {schema}.connections c
        SET metadata = CASE WHEN page.cursor IS NULL THEN c.metadata ELSE jsonb_set(
                jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
@@ -114,14 +114,14 @@ class Progress:
     connection_id: UUID
     cursor: str | None
     replaces: str | None = None  # the cursor that the run had read
-    overwrites: bool = False  # whatever cursor is there
+    overwrites: bool = False  # replace any stored cursor
     finished_at: datetime | None = None  # of the first completion
 
 
 async def save_progress(
     tx: Transaction, progress: Sequence[Progress], *, now: datetime
 ) -> set[UUID]:
-    """Save cursors and first completions; return the connections whose cursor somebody moved."""
+    """Save cursors and first completions; return the connections whose cursor was moved."""
     saved = await tx.execute(SAVE_PROGRESS, *_columns(progress), now)
     if saved == len(progress):
         return set()
@@ -145,7 +145,7 @@ def _columns(progress: Sequence[Progress]) -> tuple[list[Any], ...]:
 
 SET_STATUS = """
     -- Set the status of connections. The next tick checks an active one; any other is set aside,
-    -- because whoever changes the status cancels the queued jobs.
+    -- because the caller cancels its queued jobs.
     UPDATE {schema}.connections c
        SET status = change.status, status_reason = change.reason, updated_at = $4,
            look_at = CASE WHEN change.status = 'active' THEN timestamptz '1970-01-01 00:00:00+00'

@@ -20,7 +20,7 @@ async def next_connections(tx: Transaction, *, after: UUID, limit: int) -> list[
 
 
 KEEP_LAST = """
-    -- Copy the last completion to connections where only a job holds it and that job will go. The
+    -- Copy the last completion to connections that have it only in a job that will be deleted. The
     -- tick copies it when another run follows; this is for connections without one.
     WITH unkept AS MATERIALIZED (
         SELECT c.id, last.finished_at

@@ -57,7 +57,7 @@ def read_postmaster(data: Path) -> Postmaster | None:
 
 
 async def reach(data: Path) -> str | None:
-    """Return the server's URL if it answers; that its process id exists proves nothing."""
+    """Return the server's URL if it answers; an existing process id proves nothing."""
     postmaster = read_postmaster(data)
     if postmaster is None or not postmaster.is_ready or postmaster.port != PORT:
         return None  # a server on another port belongs to an upgrade

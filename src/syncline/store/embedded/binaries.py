@@ -51,7 +51,7 @@ def choose_binaries(found: Sequence[Binaries], data_major: int | None) -> Binari
         return best
     if data_major < best.major:
         raise EmbeddedError(
-            f"the embedded database is of Postgres {data_major}, and this is Postgres "
+            f"the embedded database is on Postgres {data_major}, and this is Postgres "
             f"{best.major}: run `syncline db upgrade` to move it"
         )
     return binaries_of(data_major, found)
@@ -63,7 +63,7 @@ def binaries_of(major: int, found: Sequence[Binaries]) -> Binaries:
         if binaries.major == major:
             return binaries
     raise EmbeddedError(
-        f"the embedded database is of Postgres {major}, of which no programs were found: "
+        f"the embedded database is on Postgres {major}, whose programs were not found: "
         f"install Postgres {major}, or set SYNCLINE_HOME to another folder"
     )
 

@@ -165,15 +165,15 @@ class Cluster:
         await self.run(["/bin/sh", "-c", DETACH, str(self._log), *launcher.prefix, *server], lock)
 
     def _clear_remains(self, sockets: Path) -> None:
-        """Remove what a killed server left and Postgres would take for a running one's.
+        """Remove files of a killed server that Postgres would take for those of a running one.
 
-        The lock says that none runs. Had one been started by other means, Postgres would refuse
-        to start a second all the same, for the shared memory in use.
+        The lock shows that no server runs. If one was started by other means, Postgres itself
+        refuses to start a second, because of the shared memory.
         """
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         for remains in sockets.glob(".s.PGSQL.*"):
             remains.unlink()
-        self.keep_marker.unlink(missing_ok=True)  # it was about the server that is gone
+        self.keep_marker.unlink(missing_ok=True)  # it belonged to the server that is gone
 
     def _open_log(self) -> None:
         if self._log.exists() and self._log.stat().st_size > LOG_BYTES:

@@ -19,8 +19,8 @@ async def move_to_newest(cluster: Cluster) -> str:
     major = cluster.major()
     found = await asyncio.to_thread(find_binaries)
     if major is None or not found or major >= found[0].major:
-        version = "not created yet" if major is None else f"of Postgres {major}"
-        return f"Nothing to do: the embedded database is {version}."
+        state = "does not exist yet" if major is None else f"is already on Postgres {major}"
+        return f"Nothing to do: the embedded database {state}."
     old, new = binaries_of(major, found), found[0]
     try:
         await cluster.start(old)  # only its own version can recover the data of a killed server

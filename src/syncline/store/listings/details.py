@@ -1,4 +1,4 @@
-"""What dashboard pages show beside their rows: names, signals by job, leases, tenants."""
+"""What dashboard pages show besides their rows: names, signals by job, leases, tenants."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

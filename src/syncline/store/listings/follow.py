@@ -21,7 +21,7 @@ from syncline.store.data.server_starts import read_starts
 from syncline.store.listings.signals import FIRST_ID, read_signal
 from syncline.store.pool import Transaction
 
-ROWS_SCANNED = 10_000  # at most, however few of them are wanted
+ROWS_SCANNED = 10_000  # at most, even if few of them are wanted
 ALL_TRANSACTIONS = 2**64 - 1
 
 HORIZON = """
@@ -82,9 +82,9 @@ class Stretch:
 async def find(
     tx: Transaction, wanted: SignalFilter, position: Position, *, limit: int
 ) -> FollowIds:
-    """Return up to `limit` of the wanted signals after a position; `since` and `until` are ignored.
+    """Return up to `limit` of the wanted signals after a position; ignore `since` and `until`.
 
-    It reads a bounded number of rows, wanted or not, so that it ends however few are wanted.
+    It reads a bounded number of rows, so it ends even if few of them are wanted.
     """
     budget = limit if wanted == SignalFilter() else ROWS_SCANNED
     # The horizon is a statement of its own: the next one sees all that is below it.

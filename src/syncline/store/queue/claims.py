@@ -1,6 +1,6 @@
 """Leases on jobs: claim due jobs, renew running ones, take over lapsed ones.
 
-None of these waits for a lock: a locked row is somebody else's for now.
+None of these waits for a lock: another transaction is using a locked row.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ POISON_LAPSES = 2  # a job whose lease lapsed this often in a row may be what ki
 CLAIM = """
     -- Take due jobs in order, at most one per connection (or per connection and type, $5). Poison
     -- jobs, whose lease lapsed twice or more in a row, are found apart, $4 at most, so they never
-    -- stand in front of the others. A job waits while a cancelled run of its connection may still
-    -- go on. Without a given time ($2) the database's now counts.
+    -- delay the others. A job waits while a cancelled run of its connection may still
+    -- be going on. Without a given time ($2) the database's now counts.
     WITH RECURSIVE lines (provider_slug, priority, first_at, first_id) AS (
         -- One line of jobs per provider and priority, found by hopping along the index, and where
         -- each begins. Jobs that are scheduled for later, or of other providers, are never read.
-        -- Dead index entries of claimed jobs are read once, even where all were due at the same
+        -- Dead index entries of claimed jobs are read once, even if all were due at the same
         -- instant (reading them twice took 0.4 ms more behind 50 000 of them).
         SELECT provider.slug, top.priority, top.scheduled_at, top.id
           FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
@@ -146,7 +146,7 @@ class Claim:
     connection_status: str
     is_first: bool  # the connection has no stored copy of a completion yet
     slot_ahead: datetime | None  # its slot, if that is still to come
-    # What follows is for a run; a lapsed job does without.
+    # What follows is for a run; a lapsed job has only the defaults.
     place: int = 0  # in the order of the claim
     config: str | None = None
     metadata: str | None = None
@@ -229,7 +229,7 @@ async def read_large(tx: Transaction, claim: Claim, *, at_most_seconds: float) -
 
 
 END_BACKOFFS = """
-    -- Let jobs whose wait is over stand in line with the fresh ones, where the claim finds them in
+    -- Make jobs whose backoff has ended ready like new ones, so that the claim finds them in
     -- order. Sorting them at each claim was too slow: 100 to 450 a second, of 100,000 that became
     -- due together after an outage. `ready_at` keeps the end of the wait, for the claim's delay.
     WITH ended AS MATERIALIZED (
@@ -255,7 +255,7 @@ async def end_backoffs(
 
 
 RENEW = """
-    -- Extend leases that are still ours, lapsed or not. A job that somebody else is writing keeps
+    -- Extend leases that are still ours, lapsed or not. A job that is locked keeps
     -- its lease as it is until the next renewal: waiting for it could deadlock with a settle.
     WITH free AS MATERIALIZED (
         SELECT id FROM {schema}.sync_jobs
@@ -282,8 +282,8 @@ async def renew(
 
 CONFIRM_STOPPED = """
     -- Note that cancelled runs have stopped, so that the next jobs of their connections may start.
-    -- A job that was cancelled by plain SQL still has its lease. A row that somebody else is
-    -- writing stays as it is until its lease would have ended.
+    -- A job that was cancelled by plain SQL still has its lease. A row that is locked
+    -- stays as it is until its lease would have ended.
     WITH free AS MATERIALIZED (
         SELECT id FROM {schema}.sync_jobs
          WHERE id = ANY ($1::uuid[]) AND CASE status WHEN 'running' THEN false ELSE true END
@@ -304,7 +304,7 @@ async def confirm_stopped(tx: Transaction, stopped: Sequence[tuple[UUID, UUID]])
 
 TAKE_OVER = """
     -- Take lapsed leases from workers that no longer renew them. A running row without a lease,
-    -- which no worker of ours leaves, gets a lease's time from its start.
+    -- which no worker of ours leaves, is taken over one lease after its start.
     WITH lapsed AS MATERIALIZED (
         SELECT id FROM {schema}.sync_jobs
          WHERE status = 'running'

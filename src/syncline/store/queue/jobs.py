@@ -67,7 +67,7 @@ async def pull_forward(tx: Transaction, pulls: Sequence[Pull]) -> list[Pull]:
 
 
 PULL_BACK = """
-    -- Bring back times of pending jobs that are too far ahead, because the clock stood ahead: slots
+    -- Correct times of pending jobs that are too far ahead, because the clock was ahead: slots
     -- ($1) and waits ($3) of queued jobs, leases of running ones ($4). A wait that the provider
     -- asked for may be that long. A job without a slot, such as a follow-up, is found by the time
     -- of its last write. The order is that of the index of pending jobs, so only these are read.
@@ -104,7 +104,7 @@ STOP_SOONER = """
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The latest times that pending jobs can hold, unless the clock stood ahead."""
+    """The latest times that pending jobs can have, unless the clock was ahead."""
 
     slot: datetime
     retry_after: datetime
@@ -120,7 +120,7 @@ async def pull_back(tx: Transaction, latest: Latest, *, now: datetime, limit: in
 
 
 LOCK_FREE = """
-    -- Lock those of the jobs that nobody else holds.
+    -- Lock those of the jobs that no other transaction holds.
     SELECT id FROM {schema}.sync_jobs WHERE id = ANY ($1::uuid[])
      ORDER BY id
        FOR NO KEY UPDATE SKIP LOCKED
@@ -128,7 +128,7 @@ LOCK_FREE = """
 
 
 async def lock_free(tx: Transaction, ids: Sequence[UUID]) -> set[UUID]:
-    """Lock the jobs that nobody else holds; return the others."""
+    """Lock the jobs that no other transaction holds; return the others."""
     locked = {row["id"] for row in await tx.fetch(LOCK_FREE, ids)}
     if len(locked) == len(ids):
         return set()
@@ -137,13 +137,13 @@ async def lock_free(tx: Transaction, ids: Sequence[UUID]) -> set[UUID]:
 
 
 CLOSE = """
-    -- Write what attempts came to, for the jobs that still run under the presented token. A job
+    -- Write the outcomes of attempts, for the jobs that still run under the presented token. A job
     -- that goes back to the queue takes over the rerun that was requested while it ran. A released
     -- job keeps the error of the failure before. As everywhere below, single jobs are named by
     -- `= ANY (ARRAY[...])`, which can be neither hashed nor merged: either would read all jobs. The
     -- status is compared because plain SQL that cancels a job may leave the lease. It is compared
     -- in a CASE, because a planner that knows few running jobs would start from those, and read
-    -- all. A job that ran was due; a later time was written while the clock stood ahead.
+    -- all. A job that ran was due; a later time was written while the clock was ahead.
     UPDATE {schema}.sync_jobs j
        SET status = closing.status, scheduled_at = least(j.scheduled_at, now()),
            attempts = closing.attempts, lapses = closing.lapses,
@@ -234,14 +234,14 @@ CLOSE_EMPTY = """
 async def close_empty(
     tx: Transaction, ids: Sequence[UUID], tokens: Sequence[UUID], *, now: datetime | None
 ) -> set[UUID]:
-    """Close jobs, as of the database's now without a given time; return those left open."""
+    """Close jobs, at the database's now if no time is given; return those left open."""
     return {row["id"] for row in await tx.fetch(CLOSE_EMPTY, ids, tokens, now)}
 
 
 ADVANCE = """
     -- Store the cursors of streamed pages on jobs that still run under the presented token, each on
     -- top of the page before it, and extend their leases. Failures count from zero once the cursor
-    -- has moved. A job that dies again and again at one place still adds them up.
+    -- has moved. A job that dies repeatedly at one place still adds them up.
     UPDATE {schema}.sync_jobs j
        SET cursor = coalesce(page.cursor, j.cursor),
            attempts = CASE WHEN coalesce(page.cursor, j.cursor) IS DISTINCT FROM j.cursor

@@ -52,7 +52,7 @@ async def next_due(
 class LockedBatch(NamedTuple):
     """Locked ids, last id scanned, whether more remain, ids skipped.
 
-    A connection is skipped if somebody else holds it, or if it is due no more.
+    A connection is skipped if another transaction holds it, or if it is no longer due.
     """
 
     ids: list[UUID]
@@ -68,7 +68,7 @@ class LockNext(Protocol):
 
 
 LOCK_DUE = """
-    -- Lock those of these connections that are still due and that nobody else holds. Return NULL
+    -- Lock those of these connections that are still due and not locked. Return NULL
     -- if that is all of them, else their ids.
     WITH locked AS MATERIALIZED (
          SELECT id FROM {schema}.connections
@@ -89,7 +89,7 @@ class DueConnections:
     horizon: datetime
 
     async def lock(self, tx: Transaction, *, after: UUID, limit: int) -> LockedBatch:
-        """Lock the next ones that are still due and that nobody else holds."""
+        """Lock the next ones that are still due and that no other transaction holds."""
         start = bisect_right(self.ids, after) if after != BEFORE_ALL else 0
         ids, has_more = self.ids[start : start + limit], start + limit < len(self.ids)
         locked = await tx.fetchval(LOCK_DUE, ids, self.horizon)
@@ -99,7 +99,7 @@ class DueConnections:
 
 
 BRING_CHECKS_BACK = """
-    -- Check connections at once whose check is too far off, because the clock stood ahead. They are
+    -- Check connections at once whose check is too far off, because the clock was ahead. They are
     -- at the far end of the index; usually there are none, and nothing else is read.
     WITH ahead AS MATERIALIZED (
         SELECT id FROM {schema}.connections WHERE status = 'active' AND look_at > $1
@@ -277,7 +277,7 @@ async def still_edited(tx: Transaction, *, horizon: datetime) -> list[UUID]:
 
 
 COUNT_OVERDUE = """
-    -- How many of these have no pending job though their slot is past. The interval is read as
+    -- How many of these have no pending job although their slot has passed. The interval is read as
     -- policy.schedule reads it; a test compares the two.
     SELECT count(*) FROM unnest($1::uuid[]) AS candidate (id)
      CROSS JOIN LATERAL (SELECT interval_stored, last_finished_at

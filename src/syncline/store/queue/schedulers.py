@@ -7,7 +7,7 @@ from uuid import UUID
 from syncline.store.pool import Transaction
 
 BEAT = """
-    -- Record a finished tick. After a long silence a scheduler counts as started anew.
+    -- Record a finished tick. After a long silence, a scheduler counts as newly started.
     INSERT INTO {schema}.schedulers AS s (id, began_at, ticked_at, held) VALUES ($1, $2, $2, $4)
         ON CONFLICT (id) DO UPDATE
        SET began_at = CASE WHEN s.ticked_at < $3 THEN $2 ELSE s.began_at END, ticked_at = $2,
@@ -25,7 +25,7 @@ TICKED_AHEAD = """
 """
 
 COME_BACK = """
-    -- Correct the ticks of schedulers that ticked while the clock stood ahead.
+    -- Correct the ticks of schedulers that ticked while the clock was ahead.
     UPDATE {schema}.schedulers SET began_at = least(began_at, $2), ticked_at = $2
      WHERE ticked_at > $1
 """
@@ -44,7 +44,7 @@ async def beat(
     silent_since: datetime,
     held: Sequence[UUID] = (),
 ) -> None:
-    """Record a tick, and the connections that somebody else held."""
+    """Record a tick, and the connections that other transactions held."""
     await tx.execute(BEAT, scheduler_id, now, silent_since, held)
 
 

@@ -12,7 +12,7 @@ from syncline.store.pool import Transaction
 TRIGGER = """
     -- Sync now: insert a job; or pull the queued one forward, ending its wait unless the provider
     -- asked for it; or request one rerun after the running one. Then wake the workers. All in one
-    -- statement, because somebody waits for it.
+    -- statement, because the caller waits for it.
     WITH connection AS MATERIALIZED (
         SELECT id, tenant_id, provider_slug, status FROM {schema}.connections
          WHERE id = $2 AND ($3::text IS NULL OR tenant_id = $3)

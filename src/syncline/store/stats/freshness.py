@@ -1,4 +1,4 @@
-"""When active connections last synced well: all of them, or a sample where there are many."""
+"""When active connections last succeeded: all of them, or a sample if there are many."""
 
 from syncline.policy.freshness import LastSync, Sample
 from syncline.store.pool import Transaction
