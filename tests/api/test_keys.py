@@ -132,9 +132,9 @@ async def test_doctor_warns_of_keys_that_end_soon(world: World) -> None:
 
     key, _ = await world.engine.access.create_key("ann", expires_in=timedelta(days=20))
 
-    assert await found() == ("ok", "none ends soon")
+    assert await found() == ("ok", "none expires soon")
     world.clock.advance(seconds=17 * 86_400)
-    assert await found() == ("warning", f"end soon: ann ({key.id}) in 3 d")
+    assert await found() == ("warning", f"expire soon: ann ({key.id}) in 3 d")
 
 
 async def test_deleting_a_tenant_revokes_its_keys_and_ends_its_sessions(world: World) -> None:

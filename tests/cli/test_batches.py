@@ -33,7 +33,7 @@ def test_failed_jobs_are_retried_by_filter(syncline: CommandLine) -> None:
 
     result = syncline("jobs", "retry", "--tenant", "acme", "--yes")
 
-    assert (result.exit_code, result.stdout) == (0, "retry: 2 jobs.\n")
+    assert (result.exit_code, result.stdout) == (0, "Retried 2 jobs.\n")
     assert count(syncline, "sync_jobs", "status = 'queued' AND tenant_id = 'acme'") == 2
     assert count(syncline, "sync_jobs", "status = 'queued' AND tenant_id = 'globex'") == 0
 
@@ -43,7 +43,7 @@ def test_failure_that_was_made_good_since_is_not_retried(syncline: CommandLine) 
     end_jobs(syncline, "failed")
     end_jobs(syncline, "succeeded")
 
-    assert syncline("jobs", "retry", "--all", "--yes").stdout == "retry: 0 jobs.\n"
+    assert syncline("jobs", "retry", "--all", "--yes").stdout == "Retried 0 jobs.\n"
 
 
 def test_of_many_failures_only_the_last_is_retried(syncline: CommandLine) -> None:
@@ -51,7 +51,7 @@ def test_of_many_failures_only_the_last_is_retried(syncline: CommandLine) -> Non
     end_jobs(syncline, "failed")
     end_jobs(syncline, "failed")
 
-    assert syncline("jobs", "retry", "--all", "--yes").stdout == "retry: 1 job.\n"
+    assert syncline("jobs", "retry", "--all", "--yes").stdout == "Retried 1 job.\n"
 
 
 def test_jobs_in_backoff_are_made_due(syncline: CommandLine) -> None:

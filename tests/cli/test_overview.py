@@ -106,7 +106,7 @@ def test_doctor_names_the_providers_that_nobody_knows(syncline: CommandLine) -> 
 
     found = {one["name"]: one["found"] for one in json.loads(syncline("doctor", "--json").stdout)}
 
-    assert found["providers"] == "no living worker knows tickets (1 active connections)"
+    assert found["providers"] == "no live worker knows tickets (1 active connections)"
     assert found["dead workers"] == "1 within a day: web-1:4711"
 
 

@@ -130,7 +130,7 @@ CASES: dict[str, tuple[Evidence, Reason, str]] = {
         evidence(job(), stopping=(StoppingJob(SECOND, "full", at("12:00:20")),)),
         Reason.STOPPING,
         f"job {SECOND}, which was cancelled, may still call the provider. It starts once the worker"
-        " says that the cancelled run has stopped, or at 2025-01-01 12:00:20Z (in 20 s).",
+        " confirms that the cancelled run has stopped, or at 2025-01-01 12:00:20Z (in 20 s).",
     ),
     "a cancelled run of another type, each type for itself": (
         evidence(
@@ -159,12 +159,12 @@ CASES: dict[str, tuple[Evidence, Reason, str]] = {
     "lease lapsed": (
         evidence(replace(RUNNING, lease_expires_at=at("11:59"))),
         Reason.LEASE_LAPSED,
-        "has not renewed its lease since 2025-01-01 11:59:00Z (1 min ago).",
+        "its lease, which ended at 2025-01-01 11:59:00Z (1 min ago).",
     ),
     "no worker": (
         evidence(job(), workers=(worker(status="dead"), worker(roles=("scheduler",)))),
         Reason.NO_WORKER,
-        "has been due since 2025-01-01 11:59:00Z (1 min ago), but no worker is alive (1 fell",
+        "has been due since 2025-01-01 11:59:00Z (1 min ago), but no worker is alive (1 died",
     ),
     "only stopping workers": (
         evidence(job(), workers=(worker(status="stopping"),)),
@@ -186,7 +186,7 @@ CASES: dict[str, tuple[Evidence, Reason, str]] = {
         Reason.WORKER_BUSY,
         "all 10 slots of the 1 workers that can run it are taken",
     ),
-    "suspect": (evidence(job(lapses=2)), Reason.SUSPECT, "died 2 times in a row"),
+    "suspect": (evidence(job(lapses=2)), Reason.SUSPECT, "lapsed 2 times in a row"),
     "about to start": (evidence(job()), Reason.ABOUT_TO_START, "claims it within a moment"),
     "paused": (
         evidence(status="paused", status_reason=PAUSED),

@@ -54,7 +54,7 @@ class RequestLimits:
         self._telemetry = telemetry
         self._keys = RateLimiter(Rate(api.requests_per_second, api.burst))
         self._addresses = RateLimiter(Rate(api.address_requests_per_second, api.address_burst))
-        # Requests may use half of the pool; one caller may use that half but for one session.
+        # Requests may use half of the pool; one caller may use all but one session of that half.
         at_once = api.concurrent_requests or max(1, settings.pool_size // 2 - 1)
         self._queue = FairQueue(at_once, MOST_WAITING)
         self._streams: Counter[str] = Counter()

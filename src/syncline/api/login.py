@@ -23,7 +23,7 @@ class DatabaseAway(Exception):
 
 
 async def identify_viewer(request: Request) -> Principal:
-    """Return the viewer of a page; send who is not signed in to the form."""
+    """Return the viewer of a page; redirect a viewer who is not signed in to the form."""
     refusal: Exception | None = getattr(request.state, "refusal", None)
     if refusal is None:
         principal: Principal = request.state.principal

@@ -137,7 +137,7 @@ def _unexpected(error: Exception) -> Problem:
         headers = {"Retry-After": "2"}
         return Problem(503, "unavailable", "the database does not answer now", headers=headers)
     trace = mask_secrets("".join(traceback.format_exception(error))).rstrip()
-    # Handlers that show fields show the trace below the line; the others find it in the text.
+    # Handlers that show fields show the trace below the line; others have it in the text.
     fields = {"event": "a request failed", TRACEBACK: trace}
     LOG.error("a request failed\n%s", trace, extra=fields)
     return Problem(500, "internal", "something went wrong here; the log shows the details")

@@ -117,7 +117,7 @@ class BoundedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.conn.their_state is not h11.IDLE:  # the rest of a body that nobody reads
+        if self.conn.their_state is not h11.IDLE:  # the rest of a body that is not read
             self._expect_head()
 
     def pause_writing(self) -> None:

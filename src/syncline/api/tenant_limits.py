@@ -54,7 +54,7 @@ async def check_storage(engine: Engine, principal: Principal) -> None:
 
 
 def check_priority(principal: Principal, priority: int | None) -> None:
-    """P11: refuse a priority above what tenants may use, so that operators' jobs come first."""
+    """Refuse a priority above what tenants may use, so that operators' jobs come first."""
     if not principal.is_operator and priority is not None and priority > TENANTS_HIGHEST_PRIORITY:
         rule = f"a tenant's key may use at most {TENANTS_HIGHEST_PRIORITY}"
         raise invalid([{"field": "priority", "rule": rule}])

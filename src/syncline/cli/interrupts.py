@@ -18,7 +18,7 @@ class Interrupted(Exception):
 
 
 async def stopped_within(stop: asyncio.Event, seconds: float) -> bool:
-    """Wait up to so many seconds; return whether the event was set."""
+    """Wait up to this many seconds; return whether the event was set."""
     try:
         async with asyncio.timeout(seconds):
             return await stop.wait()

@@ -44,7 +44,7 @@ class Backoff:
 def read_hint(asked: object) -> timedelta | None:
     """Return the wait that a provider asked for, at most a day; None if it asked for none.
 
-    Raises ValueError for a value that is no length of time.
+    Raises ValueError for a value that is not a duration.
     """
     if asked is None:
         return None
@@ -66,7 +66,7 @@ def _seconds(asked: object) -> float | None:
     if isinstance(asked, bool):
         return None
     if isinstance(asked, int):
-        return min(asked, int(LONGEST_HINT.total_seconds()))  # a float may be too small for it
+        return min(asked, int(LONGEST_HINT.total_seconds()))  # a float cannot hold every int
     if isinstance(asked, str):
         return float(asked) if len(asked) <= LONGEST_NUMBER else None
     if isinstance(asked, float | Decimal | Fraction):

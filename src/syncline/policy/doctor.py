@@ -188,8 +188,8 @@ def _api_role(symptoms: Symptoms) -> Diagnosis:
     return Diagnosis(
         name,
         Verdict.BAD if faults else Verdict.OK,
-        "; ".join(faults) or f"role {role.name} sees nothing without a tenant, and then its own",
-        f"Somebody changed the policies of role {role.name}: drop them and run `syncline migrate`."
+        "; ".join(faults) or f"role {role.name} sees one tenant's rows, and none without a tenant",
+        f"The policies of role {role.name} were changed: drop them and run `syncline migrate`."
         if faults
         else "",
     )
@@ -236,7 +236,7 @@ def _workers(symptoms: Symptoms) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "providers",
             Verdict.BAD,
-            f"no living worker knows {named}",
+            f"no live worker knows {named}",
             "Start a worker with the connector, or pause those connections.",
         )
 
@@ -275,7 +275,7 @@ def _bloat(symptoms: Symptoms) -> Iterator[Diagnosis]:
             f"table {table.name}",
             Verdict.WARNING if swollen else Verdict.OK,
             f"{table.bytes / 1e6:,.0f} MB, {table.live:,} rows, {table.dead:,} dead; {vacuum}",
-            f"Vacuum it (VACUUM ANALYZE {table.name}), and see what kept autovacuum from it: old "
+            f"Vacuum it (VACUUM ANALYZE {table.name}), and find out why autovacuum did not: old "
             "snapshots, or too few workers."
             if swollen
             else "",
@@ -318,8 +318,8 @@ def _keys(symptoms: Symptoms) -> Diagnosis:
     return Diagnosis(
         "API keys",
         Verdict.WARNING if expiring else Verdict.OK,
-        f"end soon: {', '.join(named)}" if expiring else "none ends soon",
-        "Make new ones with `syncline keys create`, hand them out, and revoke the old ones."
+        f"expire soon: {', '.join(named)}" if expiring else "none expires soon",
+        "Create new ones with `syncline keys create`, hand them out, and revoke the old ones."
         if expiring
         else "",
     )
@@ -334,7 +334,7 @@ def _tenant_providers(symptoms: Symptoms) -> Iterator[Diagnosis]:
             "tenants' providers",
             Verdict.WARNING,
             f"api.tenant_providers names {', '.join(refused)}, which a worker cannot confine",
-            "Tenants' keys are refused them. Let every worker confine them, or take the names out.",
+            "Tenants' keys may not connect them. Let every worker confine them, or remove them.",
         )
 
 

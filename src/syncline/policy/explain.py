@@ -64,9 +64,9 @@ def _judge_inactive(evidence: Evidence, running: Sequence[PendingJob]) -> Cause:
     remedies = {
         ConnectionStatus.PAUSED: "It was paused{shown} and is not scheduled until it is resumed.",
         ConnectionStatus.NEEDS_REAUTH: "The provider no longer accepts its credentials{shown}. "
-        "Somebody must authorise it again and then resume it.",
+        "Have it authorised again, then resume it.",
         ConnectionStatus.ERROR: "It stopped because of an error that no retry can fix{shown}. "
-        "Somebody must fix it and then resume it.",
+        "Fix the cause, then resume it.",
         ConnectionStatus.REVOKED: "It was revoked{shown}; it will not run again.",
     }
     status = ConnectionStatus(evidence.status)
@@ -82,9 +82,9 @@ def _judge_running(evidence: Evidence, job: PendingJob) -> Cause:
     if job.lease_expires_at is not None and job.lease_expires_at <= evidence.now:
         return Cause(
             Reason.LEASE_LAPSED,
-            f"Job {job.id} was running, but its worker has not renewed its lease since "
-            f"{_instant_text(job.lease_expires_at, evidence.now)}. A worker that is alive takes it "
-            "over within seconds.",
+            f"Job {job.id} was running, but its worker stopped renewing its lease, which ended "
+            f"{_moment(job.lease_expires_at, evidence.now)}. A live worker takes the job over "
+            "within seconds.",
             job.due_at,
             waits_for_job=job.id,
         )
@@ -106,7 +106,7 @@ def _judge_unplanned(evidence: Evidence) -> Cause:
         seen = f"the last tick was {_moment(last, now)}" if last else "none has ever ticked"
         return Cause(
             Reason.NO_SCHEDULER,
-            f"It is due, but no scheduler is at work ({seen}): start one with `syncline run`.",
+            f"It is due, but no scheduler is running ({seen}): start one with `syncline run`.",
             slot,
         )
     if queued_at <= now:
@@ -120,7 +120,7 @@ def _judge_unplanned(evidence: Evidence) -> Cause:
         Reason.NOT_DUE,
         f"It is not due yet: it runs every {span(evidence.interval)} and its next slot is "
         f"{_moment(slot, now)}. Its job is queued shortly before that."
-        + (" No scheduler is at work at present, though." if missing else ""),
+        + (" But no scheduler is running now." if missing else ""),
         slot,
         waits_until=slot,
     )
@@ -152,7 +152,7 @@ def _judge_stopping(evidence: Evidence, job: PendingJob, stopping: StoppingJob) 
     return Cause(
         Reason.STOPPING,
         f"Its {job.job_type} job {job.id} is due, but job {stopping.id}, which was cancelled, may "
-        "still call the provider. It starts once the worker says that the cancelled run has "
+        "still call the provider. It starts once the worker confirms that the cancelled run has "
         f"stopped, or {_moment(stopping.stops_by, evidence.now)}.",
         job.due_at,
         waits_until=stopping.stops_by,
@@ -180,15 +180,15 @@ def _judge_ahead(evidence: Evidence, job: PendingJob) -> Cause:
     if job.slot_at is not None and job.slot_at <= now:
         return Cause(
             Reason.JITTER,
-            f"Its slot came {_moment(job.slot_at, now)}; jitter, which keeps connections from "
-            f"running all at once, lets job {job.id} start {start}.",
+            f"Its slot came {_moment(job.slot_at, now)}. Job {job.id} starts {start}: jitter keeps "
+            "connections from running all at once.",
             job.due_at,
             waits_until=job.scheduled_at,
             waits_for_job=job.id,
         )
     return Cause(
         Reason.SCHEDULED,
-        f"Job {job.id} is queued ahead of its time and starts {start}.",
+        f"Job {job.id} is queued for later and starts {start}.",
         job.due_at,
         waits_until=job.scheduled_at,
         waits_for_job=job.id,
@@ -196,7 +196,7 @@ def _judge_ahead(evidence: Evidence, job: PendingJob) -> Cause:
 
 
 def _judge_workers(evidence: Evidence, job: PendingJob) -> Cause:
-    """Say why a job that is due has not been claimed."""
+    """Return why a due job has not been claimed."""
     since = f"Job {job.id} has been due since {_instant_text(job.due_at, evidence.now)}"
     alive = [
         worker
@@ -224,8 +224,8 @@ def _judge_workers(evidence: Evidence, job: PendingJob) -> Cause:
     elif job.lapses > 1:
         reason = Reason.SUSPECT
         shown = (
-            f"its worker has died {job.lapses} times in a row while it ran, so each worker runs "
-            "only one job of this kind at a time."
+            f"its lease lapsed {job.lapses} times in a row, so it may be what kills workers; each "
+            "worker runs only one such job at a time."
         )
     else:
         return Cause(
@@ -239,7 +239,7 @@ def _judge_workers(evidence: Evidence, job: PendingJob) -> Cause:
 
 def _describe_no_worker(workers: Iterable[Worker]) -> str:
     dead = sum(worker.status == WorkerStatus.DEAD for worker in workers)
-    gone = f" ({dead} fell silent within a day)" if dead else ""
+    gone = f" ({dead} died within a day)" if dead else ""
     return f"no worker is alive{gone}: start one with `syncline run`."
 
 

@@ -63,7 +63,7 @@ def judge_freshness(sample: Sample, now: datetime) -> Freshness:
 
 
 def ages_by_provider(sample: Sample, now: datetime) -> dict[str, list[float]]:
-    """Return ages in seconds; a connection that never synced well ages from its creation."""
+    """Return ages in seconds; without a successful sync, the age counts from the creation."""
     ages: dict[str, list[float]] = defaultdict(list)
     for one in sample.connections:
         age = now - (one.last_good_at or one.created_at)

@@ -1,4 +1,4 @@
-"""What an attempt came to, and what that means for its job and its connection."""
+"""The outcome of an attempt, and what it means for the job and its connection."""
 
 import json
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """Stopped through no fault of its own: the process leaves, or its lease could not be kept."""
+    """Stopped, but not failed: the process is ending, or its lease could not be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class PriorFailures:
 def judge(
     ending: Ending, rules: FailureRules, prior: PriorFailures, *, now: datetime, roll: float
 ) -> Outcome:
-    """Return what an attempt came to."""
+    """Return the outcome of an attempt."""
     match ending:
         case Page():
             return Succeeded(ending)
@@ -170,7 +170,7 @@ class ErrorRecord:
     hint: timedelta | None = None  # how long the provider asked to wait
     hinted: bool = False  # whether the hint decided the wait
     details: Mapping[str, Any] | None = None
-    ignored: str | None = None  # what of the error could not be read
+    ignored: str | None = None  # the part of the error that could not be read
 
     def to_json(self) -> str:
         """Return JSON of at most 4 kB."""
@@ -211,7 +211,7 @@ def _attribute(error: BaseException, name: str) -> Any:
     """Return an attribute of an error; None if its class has none."""
     try:
         return getattr(error, name, None)
-    except Exception:  # a property may raise; the job gets its error all the same
+    except Exception:  # a property may raise; the job must still get its error
         return None
 
 
@@ -226,7 +226,7 @@ def _kind(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     try:
         text = str(error)
-    except BaseException:  # whatever a connector's own exception does, the job gets its error
+    except BaseException:  # whatever the exception's own code does, the job must get its error
         text = "(its message cannot be shown)"
     if isinstance(error, TimeoutError) and not text:
         text = "timed out"

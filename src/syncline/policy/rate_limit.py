@@ -3,7 +3,7 @@
 import ipaddress
 from dataclasses import dataclass
 
-IPV6_PREFIX = 64  # one customer has a whole /64, so single addresses mean nothing
+IPV6_PREFIX = 64  # a customer usually has a whole /64, so its single addresses share a limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 MINIMUM_INTERVAL_SECONDS = 60
-# Beyond these, adding an interval could leave what a datetime can hold.
+# Beyond these, adding an interval could exceed what a datetime can hold.
 EARLIEST, LATEST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
 INTEGER = re.compile(r"\d{1,9}")
 # As JSON text: between quotes, and without escapes.
@@ -145,9 +145,9 @@ def plan_run(
 
 
 def _is_ahead(candidate: Candidate, options: SyncOptions, now: datetime) -> bool:
-    """Return whether the last run ended in the future, because the clock stood ahead.
+    """Return whether the last run ended in the future, because the clock was ahead.
 
-    Until that time has passed it means nothing, and runs are one interval apart.
+    Until that time has passed it is ignored, and runs are one interval apart.
     """
     last = candidate.last_finished_at
     return last is not None and last > now + options.interval

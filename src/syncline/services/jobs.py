@@ -28,7 +28,7 @@ from syncline.store.queue import triggers
 from syncline.store.queue.triggers import Notification, TriggerRequest
 
 TRIGGER_PRIORITY = 10
-TENANTS_HIGHEST_PRIORITY = 10  # P11: the highest that a tenant's key may ask for
+TENANTS_HIGHEST_PRIORITY = 10  # the highest that a tenant's key may request
 MAX_PRIORITY = 32_767
 BATCH_SIZE = 500
 CONCURRENT_CHANGES = 5  # half of the usual pool, so that others get a turn

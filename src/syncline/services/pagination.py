@@ -1,6 +1,6 @@
 """Listings page by page: some rows, and a token that leads to the next ones.
 
-A token holds only where a page ended. Each page checks anew which rows the caller may see.
+A token holds only where a page ended. Each page checks again which rows the caller may see.
 """
 
 import base64

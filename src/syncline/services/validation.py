@@ -54,7 +54,7 @@ def check_text(
 
 
 def check_filters(**filters: str | None) -> None:
-    """Refuse a filter that no stored text can equal."""
+    """Refuse a filter that no stored text can match."""
     for field, text in filters.items():
         if text is not None:
             _check_storable(field, text)

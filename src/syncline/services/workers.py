@@ -9,7 +9,7 @@ from syncline.store.pool import Transaction
 
 class Workers(BaseService):
     async def list(self) -> list[Worker]:
-        """Return every process at work, and those that died within the last day."""
+        """Return every live process, and those that died within the last day."""
 
         async def read(tx: Transaction) -> list[Worker]:
             now = await self._clock.now(tx)

@@ -1,1 +1,1 @@
-"""The dashboard: pages made on the server, escaped throughout, changed by forms alone."""
+"""The dashboard: pages rendered on the server, everything escaped, changes only by forms."""

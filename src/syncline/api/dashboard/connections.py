@@ -42,7 +42,7 @@ ORDERS = (
 
 
 class ConnectionsQuery(BaseModel):
-    """The filters of the list, as they stand in the address."""
+    """The filters of the list, as they appear in the address."""
 
     q: Text = ""
     tenant: Text = ""

@@ -19,7 +19,7 @@ Token = Annotated[str, Field(max_length=4096)]
 
 
 class JobsQuery(BaseModel):
-    """The filters of the list of jobs, as they stand in the address."""
+    """The filters of the list of jobs, as they appear in the address."""
 
     tenant: Text = ""
     provider: Text = ""

@@ -307,9 +307,7 @@ def sync(
 def delete(
     context: typer.Context,
     connection: ConnectionId,
-    keep_signals: Annotated[
-        bool, typer.Option("--keep-signals", help="Keep the signals it brought.")
-    ] = False,
+    keep_signals: Annotated[bool, typer.Option("--keep-signals", help="Keep its signals.")] = False,
     yes: Yes = False,
 ) -> None:
     """Delete a connection with its jobs and signals."""

@@ -139,7 +139,7 @@ def retry(
     if job is not None:
         show_job(session.call(lambda engine: engine.jobs.retry(job)), json)
         return
-    batch = JobBatch("retry", lambda engine: engine.jobs.retry, [status.value], which)
+    batch = JobBatch("retry", "Retried", lambda engine: engine.jobs.retry, [status.value], which)
     batch.run(session, yes=yes, json=json)
 
 
@@ -169,7 +169,7 @@ def cancel(
         show_job(session.call(lambda engine: engine.jobs.cancel(job)), json)
         return
     states = [status.value] if status else [choice.value for choice in Cancelled]
-    batch = JobBatch("cancel", lambda engine: engine.jobs.cancel, states, which)
+    batch = JobBatch("cancel", "Cancelled", lambda engine: engine.jobs.cancel, states, which)
     batch.run(session, yes=yes, json=json)
 
 
@@ -195,9 +195,10 @@ def _check_choice(job: UUID | None, which: dict[str, Any], all_jobs: bool) -> No
 
 @dataclass(frozen=True, slots=True)
 class JobBatch:
-    """One change to many jobs: the verb, the change, and which jobs it applies to."""
+    """One change to many jobs: its verb before and after, and which jobs it applies to."""
 
     verb: str
+    done: str
     change: Change
     states: Sequence[str]
     which: dict[str, Any]
@@ -209,7 +210,7 @@ class JobBatch:
         if json:
             print_json(asdict(report))
         else:
-            print(f"{self.verb}: {_counted(report.done)}.")
+            print(f"{self.done} {_counted(report.done)}.")
         if report.refused:
             reasons = "; ".join(f"{count} x {reason}" for reason, count in report.refused.items())
             refused = _counted(sum(report.refused.values()))

@@ -1,4 +1,4 @@
-"""`syncline signals …`: what connectors brought. List it, follow it, or export it."""
+"""`syncline signals …`: what connectors returned. List it, follow it, or export it."""
 
 import asyncio
 import sys

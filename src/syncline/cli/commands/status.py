@@ -1,4 +1,4 @@
-"""`syncline status` and `syncline top`: how everything is, and what happens now."""
+"""`syncline status` and `syncline top`: how everything is, and what is happening now."""
 
 import asyncio
 import sys
@@ -81,7 +81,7 @@ def top(
         int | None, typer.Option(metavar="N", min=1, help="End after this many updates.")
     ] = None,
 ) -> None:
-    """Show what happens now, live: throughput, slots, the slowest, what fails.
+    """Show what is happening now, live: throughput, slots, slowest jobs, failing jobs.
 
     Ctrl-C leaves.
     """

@@ -19,7 +19,7 @@ LONGEST_SILENCE = timedelta(minutes=1)
 
 
 async def show(engine: Engine, url: str, *, live: bool) -> None:
-    """Show what happens until cancelled; then say that stopping may take a while."""
+    """Show what is happening until cancelled; then say that stopping may take a while."""
     try:
         await (_show_live if live else _show_lines)(engine, url)
     finally:

@@ -104,7 +104,7 @@ def figure(found: Figure) -> str:
 
 
 def share_out(wanted: Sequence[int], room: int) -> list[int]:
-    """Return how many rows each section gets: equal shares, and what one leaves goes to others."""
+    """Return how many rows each section gets: equal shares; unused ones go to others."""
     given = [0] * len(wanted)
     for _ in range(sum(wanted)):
         hungry = [i for i, want in enumerate(wanted) if given[i] < want]
