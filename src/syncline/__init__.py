@@ -1,6 +1,6 @@
 """Syncline: the sync engine that lives in your Postgres."""
 
-TYPE_CHECKING = False  # read by type checkers as typing's own, whose import takes its time
+TYPE_CHECKING = False  # type checkers read it as typing's own, which is slow to import
 
 __all__ = [
     "Conflict",

@@ -246,7 +246,7 @@ class Engine:
     def _build(self, url: str) -> None:
         settings, clock, telemetry = self.settings, self._clock, self.telemetry
         listen_url = settings.listen_url or (None if settings.pgbouncer else url)
-        claim_now = asyncio.Event()  # whoever sets it ends the pause before the next claim
+        claim_now = asyncio.Event()  # setting it ends the pause before the next claim
         self._wakeup = Wakeup(None if settings.portable else listen_url, self._pool, claim_now)
         engine = EngineContext(self._pool, settings, clock, self._dice, telemetry)
         self._scheduler = Scheduler(engine, self._wakeup)

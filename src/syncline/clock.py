@@ -102,7 +102,7 @@ class IdMaker:
         milliseconds = time.time_ns() // 1_000_000
         if milliseconds > self._milliseconds:
             self._milliseconds = milliseconds
-            self._tail = random.getrandbits(73)  # the top bit stays free to count into
+            self._tail = random.getrandbits(73)  # the top bit stays free for counting up
         else:
             self._tail += 1 + random.getrandbits(32)
             if self._tail >> 74:

@@ -3,13 +3,13 @@
 SyncError                 raised by a connector
 ├── RateLimited           wait, at least as long as the provider asked
 ├── Transient             try again with backoff
-├── Unauthorized          stop until somebody signs in again (needs_reauth)
-└── Permanent             stop until somebody looks (error)
+├── Unauthorized          stop until a person signs in again (needs_reauth)
+└── Permanent             stop until a person fixes the cause (error)
 
 Refused                   raised to a caller; nothing was changed
 ├── Invalid               an argument breaks a rule: `field`, `reason` (a ValueError)
 ├── NotFound              no such row, or another tenant's: `what`, `id` (a LookupError)
-└── Conflict              a row stands in the way: `existing_id`, `reason` (a ValueError)
+└── Conflict              a stored row forbids it: `existing_id`, `reason` (a ValueError)
     ├── Changed           it changed since it was read: `version`
     └── PositionLost      this database does not know a follower's position
 
@@ -45,7 +45,7 @@ class SyncError(Exception):
 
 
 class RateLimited(SyncError):
-    """The provider asks for a pause; the hint, where given, is the least to wait."""
+    """The provider asks for a pause; the hint, if given, is the shortest wait."""
 
     retry_after_seconds: Any = None  # as it was given: a `Hint`
 
@@ -61,7 +61,7 @@ class RateLimited(SyncError):
 
 
 class Transient(SyncError):
-    """A passing failure: the same call may succeed later."""
+    """A temporary failure: the same call may succeed later."""
 
 
 class Unauthorized(SyncError):
@@ -69,7 +69,7 @@ class Unauthorized(SyncError):
 
 
 class Permanent(SyncError):
-    """No retry helps until somebody changes something."""
+    """No retry helps until a person changes something."""
 
 
 class ContractError(Exception):
@@ -129,7 +129,7 @@ class NotFound(Refused, LookupError):
 class Conflict(Refused, ValueError):
     """The arguments are valid, but what is stored forbids the call.
 
-    `existing_id` is the row that stands in the way, where there is one.
+    `existing_id` is the row that forbids it, if there is one.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Conflict(Refused, ValueError):
 
 
 class Changed(Conflict):
-    """The connection was changed since it was read: read it again and decide anew."""
+    """The connection was changed since it was read: read it again."""
 
     def __init__(self, existing_id: UUID, version: str) -> None:
         super().__init__(existing_id, reason=f"has changed; its version is now {version}")
@@ -184,7 +184,7 @@ class DatabaseTlsError(ConnectionError):
 
 
 class TooSlow(Exception):
-    """A query took longer than anybody should wait."""
+    """A query took longer than a person should have to wait."""
 
     def __init__(self, timeout: timedelta) -> None:
         super().__init__(timeout)

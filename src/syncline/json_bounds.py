@@ -150,7 +150,7 @@ class _Uncollected:
     """Turns the garbage collector off while large documents are parsed.
 
     They have no cycles, but so many values that the collector would scan them, and everything else
-    in the process, again and again, and hold the event loop each time.
+    in the process, again and again, and block the event loop each time.
     """
 
     def __init__(self) -> None:

@@ -110,7 +110,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class StoredSignal:
-    """A signal as it stands in the database."""
+    """A signal as it is stored."""
 
     id: UUID
     tenant_id: str

@@ -1,4 +1,4 @@
-"""Run work in a thread that would hold the event loop.
+"""Run work in a thread that would block the event loop.
 
 The threads are daemons, so an exit does not wait for them. What they call must end in bounded time.
 """

@@ -145,7 +145,7 @@ async def test_a_wrong_configuration_is_told_by_its_field(
 
 
 async def test_private_addresses_and_open_passwords_are_refused_unless_allowed(port: int) -> None:
-    with pytest.raises(Permanent, match="in the open"):
+    with pytest.raises(Permanent, match="unencrypted"):
         await take_pages(Imap(), configuration(port), credentials=CREDENTIALS)
     with pytest.raises(Permanent, match=r"127\.0\.0\.1, which is not public"):
         await take_pages(Imap(), configuration(port, security="tls"), credentials=CREDENTIALS)

@@ -204,9 +204,9 @@ def _records(answer: Response) -> list[dict[str, Any]]:
     try:
         found = answer.json()
     except ValueError:
-        raise Transient("GitHub answered a page that is not JSON") from None
+        raise Transient("GitHub answered with a page that is not JSON") from None
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise Transient("GitHub answered a page that is not a list of objects")
+        raise Transient("GitHub answered with a page that is not a list of objects")
     return found
 
 
@@ -230,7 +230,7 @@ def _signal(listing: Listing, record: Mapping[str, Any]) -> Signal:
     occurred_at = read_instant(time)
     identity = record.get("sha") or record.get("id")
     if occurred_at is None or identity is None:
-        raise Transient(f"GitHub answered a {kind} without an id or a time")
+        raise Transient(f"GitHub answered with a {kind} without an id or a time")
     version = "" if kind == "commit" else f"@{time}#{_digest(record)}"
     return Signal(
         kind,

@@ -108,7 +108,7 @@ async def _read_gap(
     body = _object(answer)
     chunk, end = body.get("chunk"), body.get("end")
     if not isinstance(chunk, list):
-        raise Transient("the homeserver answered messages without a chunk")
+        raise Transient("the homeserver answered with messages without a chunk")
     is_over = not chunk or not end or end in (gap.start, gap.end)
     signals = await in_thread_if_large(len(answer.content), _signals, gap.room, chunk)
     return signals, None if is_over else Gap(gap.room, str(end), gap.end)
@@ -119,7 +119,7 @@ def _signals(room: str, events: Iterable[Any]) -> list[Signal]:
     for event in events:
         occurred_at = read_instant(event.get("origin_server_ts"))
         if not event.get("event_id") or not event.get("type") or occurred_at is None:
-            raise Transient("the homeserver answered an event without its id, type or time")
+            raise Transient("the homeserver answered with an event without its id, type or time")
         # A redacted event has no content, but it is the same event.
         payload = {name: event[name] for name in PAYLOAD if name in event}
         signals.append(
@@ -137,16 +137,16 @@ def _object(answer: Response) -> dict[str, Any]:
     try:
         body = answer.json()
     except ValueError:
-        raise Transient("the homeserver answered something that is not JSON") from None
+        raise Transient("the homeserver answered with something that is not JSON") from None
     if not isinstance(body, dict):
-        raise Transient("the homeserver answered something that is not an object")
+        raise Transient("the homeserver answered with something that is not an object")
     return body
 
 
 def _token(body: Mapping[str, Any]) -> str:
     token = body.get("next_batch")
     if not isinstance(token, str) or not token:
-        raise Transient("the homeserver answered a sync without next_batch")
+        raise Transient("the homeserver answered with a sync without next_batch")
     return token
 
 

@@ -45,7 +45,7 @@ SPECIAL_IPV6 = tuple(
     for network in (
         "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID and others
         "2001:db8::/32",  # documentation
-        "2002::/16",  # 6to4, which leads to an IPv4 address by way of anybody's relay
+        "2002::/16",  # 6to4, which leads to an IPv4 address by way of a foreign relay
         "2620:4f:8000::/48",  # AS112
         "3fff::/20",  # documentation
     )

@@ -83,7 +83,7 @@ class JsonResponse(Response):
         except TooComplex as error:
             described = describe(self.request.method, self.request.url)
             setting = " (http.max_json_values)" if error.bound == "nodes" else ""
-            raise Permanent(f"{described} answered JSON that has {error}{setting}") from None
+            raise Permanent(f"{described} answered with JSON that has {error}{setting}") from None
 
     @property
     def _bounds(self) -> JsonBounds:
@@ -97,7 +97,7 @@ def _refuse_announced(headers: Headers, limit: int, described: str) -> None:
 
 
 def _too_large(described: str, limit: int) -> Permanent:
-    return Permanent(f"{described} answered more than {limit} bytes (http.max_response_bytes)")
+    return Permanent(f"{described} answered with more than {limit} bytes (http.max_response_bytes)")
 
 
 def _decoder(encoding: str, described: str) -> "_Plain":
@@ -139,7 +139,7 @@ class _Compressed(_Plain):
                 self._stream, self._started = zlib.decompressobj(-zlib.MAX_WBITS), True
                 return self._decompress(raw)
             raise Transient(
-                f"{self._described} answered a body that cannot be decompressed: {error}"
+                f"{self._described} answered with a body that cannot be decompressed: {error}"
             ) from None
         self._started = True
         return piece

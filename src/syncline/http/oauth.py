@@ -43,7 +43,7 @@ async def request_token(
             raise GrantRefused(reason) from None
         raise Permanent(f"the token endpoint refused: {reason}") from None
     except (httpx2.HTTPError, ValueError):
-        raise Transient("the token endpoint answered something that is not a token") from None
+        raise Transient("the token endpoint answered with something that is not a token") from None
     return _merged(values, token, now)
 
 

@@ -17,7 +17,7 @@ def find(response: Response, where: Find) -> Any:
     try:
         value = response.json()
     except ValueError:
-        raise Transient("the provider answered a page that is not JSON") from None
+        raise Transient("the provider answered with a page that is not JSON") from None
     if callable(where):
         return where(value)
     for key in where.split(".") if where else ():
@@ -29,7 +29,7 @@ def count_items(response: Response, items: Find) -> int:
     """Return the length of the list at a place in a JSON body."""
     found = find(response, items)
     if not isinstance(found, list):
-        raise Transient(f"the provider answered a page without a list at {items!r}")
+        raise Transient(f"the provider answered with a page without a list at {items!r}")
     return len(found)
 
 

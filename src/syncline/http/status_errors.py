@@ -1,4 +1,4 @@
-"""What a response means: nothing, or the error that the engine knows how to act upon."""
+"""What a response means: success, or the error that the engine acts on."""
 
 import json
 from collections.abc import Callable

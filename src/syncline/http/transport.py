@@ -1,8 +1,8 @@
 """The transport that opens sockets: it resolves a name once, checks the addresses, and connects.
 
-The check stands where the socket is opened, so that nothing comes between check and use: no second
-DNS response, no redirect, no proxy from the environment. TLS still verifies the requested name, and
-`Host` still carries it.
+The check happens where the socket is opened, so that nothing can come between check and use: no
+second DNS response, no redirect, no proxy from the environment. TLS still verifies the requested
+name, and `Host` still carries it.
 """
 
 import asyncio

@@ -61,7 +61,7 @@ def read_page(result: Any, *, cursor: Any, limits: PageLimits) -> Page:
 
 
 class PageReader:
-    """Checks a page in parts, so that a large page does not hold the event loop."""
+    """Checks a page in parts, so that a large page does not block the event loop."""
 
     def __init__(self, result: Any, *, cursor: Any, limits: PageLimits) -> None:
         """Check everything but the signals."""

@@ -194,7 +194,7 @@ class Telemetry:
         """Open the span of a run; an exception that leaves the block marks it as failed."""
         span = self._tracer.start_span("executor.run")
         if not span.get_span_context().is_valid:
-            return NO_SPAN  # entering a span that nobody reads costs more than the rest of a run
+            return NO_SPAN  # entering an unread span costs more than the rest of a run
         if span.is_recording():
             span.set_attributes({"cell": self._log.cell, "job_id": str(job_id)})
             span.set_attributes({"connection_id": str(connection_id), "job_type": job_type})

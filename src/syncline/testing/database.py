@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 # Test data need not survive a crash, so nothing waits for the disk.
 FAST_AND_UNSAFE = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
-# Waits until the pipe from us closes, however we end, and then cleans up.
+# Waits until the pipe from this process closes, however it ends, and then cleans up.
 CLEANUP_SCRIPT = """
     read _
     kill -QUIT "$(head -n 1 "$0/postgres/postmaster.pid")"

@@ -151,7 +151,7 @@ async def _parse(function: str, answer: Response, **arguments: str) -> Any:
         return await PARSERS.parse(name, answer.content, arguments)
     except ParserFailed as error:
         if error.kind == "NotAnAnswer":
-            raise Transient(f"the calendar answered {error.message}") from None
+            raise Transient(f"the calendar server answered with {error.message}") from None
         if error.kind == "NotAnObject":
             raise Permanent(error.message) from None
         if error.kind == "ModuleNotFoundError":

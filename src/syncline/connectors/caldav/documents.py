@@ -1,6 +1,6 @@
 """Parse the documents of a calendar server; both functions run in a parser process.
 
-The XML comes from the server, the calendar objects from anybody who may write to the calendar.
+The XML comes from the server, the calendar objects from anyone who may write to the calendar.
 """
 
 from collections.abc import Iterator

@@ -55,7 +55,7 @@ class Running:
             raise Transient(f"the program wrote a line of more than {MAX_LINE} bytes") from None
 
     async def failure(self, reported: SyncError | None = None) -> SyncError | None:
-        """Wait for the program; return the error that its exit code and stderr mean, or None.
+        """Wait for the program; return the error that its exit code and stderr imply, or None.
 
         `reported` is an error from the program's own messages, which takes precedence.
         """

@@ -1,4 +1,4 @@
-"""Where a mirror comes from: an address that may be reached, and how git is held to it."""
+"""Where a mirror comes from: an address that may be reached, and how git is pinned to it."""
 
 import re
 import shlex
@@ -60,7 +60,7 @@ class Address(NamedTuple):
 
 
 class GitAccess(NamedTuple):
-    """What the operator allows beside public https: folders, schemes, and hosts that ssh trusts."""
+    """What the operator allows besides public https: folders, schemes, and hosts for ssh."""
 
     local_roots: tuple[Path, ...] = ()
     schemes: tuple[str, ...] = ()

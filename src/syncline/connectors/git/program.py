@@ -165,7 +165,7 @@ def _error(complaint: bytes) -> SyncError:
     """Return the SDK error for git's message, without secrets and without the server's text."""
     said = _own_words(complaint)
     kinds = (kind for kind, phrases in COMPLAINTS if any(phrase in said for phrase in phrases))
-    return next(kinds, Transient)(strip_addresses(said, MAX_MESSAGE) or "git ended without a word")
+    return next(kinds, Transient)(strip_addresses(said, MAX_MESSAGE) or "git gave no reason")
 
 
 def _own_words(complaint: bytes) -> str:

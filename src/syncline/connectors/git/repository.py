@@ -71,7 +71,7 @@ class Repository:
 class Names:
     """The names of many commits as git printed them, one a line; `-` marks the boundary.
 
-    They are not split into a list: for a million names that would hold the event loop too long.
+    They are not split into a list: for a million names that would block the event loop too long.
     """
 
     def __init__(self, printed: bytes) -> None:

@@ -53,7 +53,7 @@ class MirrorStorage:
 
 
 def _remove(folder: Path) -> None:
-    """Rename a folder, then remove it, so that nobody finds half of it."""
+    """Rename a folder, then remove it, so that no run finds half of it."""
     with (
         suppress(OSError),
         tempfile.TemporaryDirectory(

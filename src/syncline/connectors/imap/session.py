@@ -128,7 +128,7 @@ def _addresses(account: Account, *, allow_private: bool) -> list[str]:
     Private addresses and unencrypted passwords are refused unless the settings allow them.
     """
     if account.security == "none" and not allow_private:
-        raise Permanent("config.security: credentials would go in the open; use tls or starttls")
+        raise Permanent("config.security: passwords would be unencrypted; use tls or starttls")
     try:
         found = socket.getaddrinfo(account.host, account.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:

@@ -230,7 +230,7 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _digest(record: Mapping[str, Any], *, is_small: bool) -> str:
-    # In pieces, because one call on a huge record would hold the interpreter.
+    # In pieces, because one call on a huge record would block the interpreter.
     digest = hashlib.sha256()
     for piece in (json.dumps(record, sort_keys=True),) if is_small else ENCODER.iterencode(record):
         digest.update(piece.encode())
