@@ -1,1 +1,1 @@
-"""The benchmark: Syncline beside its peers, on one Postgres, in one run."""
+"""The benchmark: Syncline next to its peers, on one Postgres, in one run."""

@@ -1,4 +1,4 @@
-"""Measure Syncline beside its peers: `make bench`, or `python -m bench --help`."""
+"""Measure Syncline next to its peers: `make bench`, or `python -m bench --help`."""
 
 import argparse
 import sys
@@ -19,12 +19,12 @@ from bench.runner import Runner, TrialFailed
 from bench.targets import judge
 
 RESULTS = Path(__file__).parent / "results"
-PARTIAL = RESULTS / "partial"  # a run that leaves something out must not replace a whole one
+PARTIAL = RESULTS / "partial"  # a partial run must not replace a complete one
 QUICK_PEERS = ("pgqueuer",)
 
 
 def main() -> int:
-    """Return 0, or 1 if a trial failed or a quick run lies far off the targets."""
+    """Return 0, or 1 if a trial failed or a quick run is far off the targets."""
     options = parse_options()
     console = Console()
     sizes = TINY if options.tiny else QUICK if options.quick else FULL
@@ -52,7 +52,7 @@ def main() -> int:
 def measure(
     trials: list[Trial], rounds: int, runner: Runner, results: Results, console: Console
 ) -> None:
-    """Run every trial of every round, and go on where one fails."""
+    """Run every trial of every round, and continue if one fails."""
     order = plan.interleaved(trials, rounds)
     columns = (
         TextColumn("{task.description}"),
@@ -60,10 +60,10 @@ def measure(
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    # Drawn twice a second: the bar shares the processors with what is measured.
+    # Drawn only twice a second: the bar shares the processors with the trials.
     with (
         Progress(*columns, console=console, refresh_per_second=2) as progress,
-        suppress(KeyboardInterrupt),  # what was measured until then is still told
+        suppress(KeyboardInterrupt),  # what was measured until then is still reported
     ):
         task = progress.add_task("", total=len(order))
         for number, trial in order:
@@ -90,14 +90,14 @@ def chosen_workloads(options: argparse.Namespace) -> tuple[str, ...]:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="how often each trial is measured")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each trial runs")
     parser.add_argument("--only", default="", help="workloads, e.g. drain,tick")
-    parser.add_argument("--quick", action="store_true", help="pgqueuer alone, small, and judged")
-    parser.add_argument("--tiny", action="store_true", help="sizes that only prove that it works")
+    parser.add_argument("--quick", action="store_true", help="only pgqueuer, small; can fail")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes, only to see that it works")
     parser.add_argument("--no-peers", action="store_true", help="measure Syncline alone")
     parser.add_argument("--output", type=Path, help="where the results go")
     parser.add_argument("--profile", action="store_true", help="show the costliest statements")
-    parser.add_argument("--cprofile", action="store_true", help="profile the process by cProfile")
+    parser.add_argument("--cprofile", action="store_true", help="profile the process with cProfile")
     parser.add_argument("--py-spy", metavar="PATH", help="draw a flamegraph with this py-spy")
     options = parser.parse_args()
     unknown = set(filter(None, options.only.split(","))) - {*plan.ALL, *plan.LONG}
@@ -111,5 +111,5 @@ def parse_options() -> argparse.Namespace:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except KeyboardInterrupt:  # before the first trial: nothing to tell
+    except KeyboardInterrupt:  # before the first trial: nothing to report
         sys.exit(130)

@@ -1,4 +1,4 @@
-"""Who is measured, with which settings, and how each peer gets an environment of its own."""
+"""The contenders, their settings, and how each peer gets its own environment."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ SYNCLINE = "syncline"
 
 @dataclass(frozen=True)
 class Peer:
-    """A contender beside us; `requirements` name exactly what is compared."""
+    """A contender next to Syncline; `requirements` pin the versions that are compared."""
 
     name: str
     settings: str
@@ -24,14 +24,14 @@ class Peer:
     arguments: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ("drain", "latency")
     runs_on_node: bool = False
-    slowness: int = 1  # a peer so much slower gets so many times fewer jobs, not rounds
+    slowness: int = 1  # a peer this many times slower gets this many times fewer jobs
 
     @property
     def environment(self) -> Path:
         return ENVIRONMENTS / ("node" if self.runs_on_node else self.name)
 
     def command(self, workload: str, url: str, count: int) -> list[str]:
-        """Return what measures it: a process that prints its figures as the last line."""
+        """Return the command that measures it and prints its figures as the last line."""
         if self.runs_on_node:
             script, address = str(HERE / "peers" / "graphile.js"), json.dumps(address_parts(url))
             return ["node", script, workload, address, str(count), *self.arguments]
@@ -39,7 +39,7 @@ class Peer:
         return [python, "-m", f"bench.peers.{self.name}", workload, url, str(count)]
 
     def variables(self) -> dict[str, str]:
-        """Return what the process needs to find in its environment."""
+        """Return the environment variables that the process needs."""
         modules = str(self.environment / "node_modules")
         return {"NODE_PATH": modules, "NODE_ENV": "production"} if self.runs_on_node else {}
 
@@ -82,14 +82,14 @@ PEERS = (
 
 @dataclass
 class Installed:
-    """Which peers are here, and why the others are not."""
+    """Which peers are installed, and why the others are not."""
 
     peers: list[Peer] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)
 
 
 def install(peers: Sequence[Peer]) -> Installed:
-    """Give each peer its environment, unless it has it from before."""
+    """Create each peer's environment, unless it exists from an earlier run."""
     installed = Installed()
     for peer in peers:
         stamp = peer.environment / "installed.txt"
@@ -132,7 +132,7 @@ def _run(command: list[str]) -> str:
 
 
 def address_parts(url: str) -> dict[str, str | int]:
-    """Return a URL that leads to a Unix socket as separate values, which node wants."""
+    """Return the parts of a URL of a Unix socket, as node expects them."""
     parts = urlsplit(url)
     query = parse_qs(parts.query)
     return {

@@ -20,16 +20,16 @@ SERVER_SETTINGS = {
     "synchronous_commit": "on",
     "shared_buffers": "1GB",
     "max_wal_size": "8GB",
-    "min_wal_size": "4GB",  # what `fill_log` made is kept, as on a server that has run for long
-    # A checkpoint stands before each trial; one that fell into a trial would hit it by chance.
+    "min_wal_size": "4GB",  # keep what `fill_log` made, like a server that has run for long
+    # There is a checkpoint before each trial; one during a trial would hit it by chance.
     "checkpoint_timeout": "1h",
     "max_connections": "200",
 }
 STATISTICS = "pg_stat_statements"
 
 FILL_LOG = """
-    -- Begin so many files of the write-ahead log. A message stands in each, because Postgres does
-    -- not leave an empty one.
+    -- Start this many files of the write-ahead log. Each gets a message, because Postgres does
+    -- not switch away from an empty file.
     SELECT pg_logical_emit_message(false, 'bench', ''), pg_switch_wal()
       FROM generate_series(1, $1 / (SELECT setting::bigint / 1048576 FROM pg_settings
                                      WHERE name = 'wal_segment_size'))
@@ -79,17 +79,17 @@ class Database:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     def fill_log(self, megabytes: int) -> None:
-        """Let the server have as much write-ahead log as one that has run for a while.
+        """Give the server as much write-ahead log as one that has run for a while.
 
-        Such a server writes over the files that it no longer needs. A new one first makes each,
-        16 MB of zeros, while everybody's commit waits: 55 ms here, every 12 000 jobs or so.
+        Such a server overwrites the files that it no longer needs. A new one first creates each,
+        16 MB of zeros, while every commit waits: 55 ms here, about every 12 000 jobs.
         """
-        with self.fresh() as url:  # whose checkpoint comes before, that of the next one after
+        with self.fresh() as url:  # this one makes a checkpoint before, and the next one after
             asyncio.run(_fetch(url, FILL_LOG, megabytes))
 
     @contextmanager
     def fresh(self) -> Iterator[str]:
-        """Lend an empty database, after a checkpoint that clears the last one's traces."""
+        """Lend an empty database, after a checkpoint that writes out the last one's changes."""
         url = self._server.create_database()
         try:
             run_statements(url, "CHECKPOINT")
@@ -107,7 +107,7 @@ class Database:
 
 
 def choose_binaries() -> tuple[Binaries, bool]:
-    """Return the first Postgres with pg_stat_statements, else the first; and whether it has it."""
+    """Return a Postgres, preferably with pg_stat_statements, and whether it has it."""
     found = find_binaries()
     for binaries in found:
         if _has_statistics(binaries):

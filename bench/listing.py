@@ -1,4 +1,4 @@
-"""Pages beside primary-key lookups in crowded tables: `python -m bench.listing --help`."""
+"""Listings compared with primary-key lookups in full tables: `python -m bench.listing --help`."""
 
 import argparse
 import asyncio
@@ -57,7 +57,7 @@ SELECT pg_temp.id(4, n), 'tenant ' || c % {tenants}, 'provider ' || c % {provide
 
 
 async def measure(url: str, options: argparse.Namespace) -> dict[str, list[float]]:
-    """Fill the tables, and return the milliseconds of each question, asked in turn."""
+    """Fill the tables; return the milliseconds of each question, asked in turn."""
     async with Engine(Settings(database_url=url)) as engine:
         await engine.migrate()
         await fill(url, options)
@@ -92,7 +92,7 @@ async def fill(url: str, options: argparse.Namespace) -> None:
 def ask(
     engine: Engine, options: argparse.Namespace, end: Position, chance: random.Random
 ) -> dict[str, Call]:
-    """Return the questions, each about other rows every time; lookups by primary key first."""
+    """Return the questions, about different rows each time; lookups by primary key first."""
 
     def some(kind: int, count: int) -> UUID:
         return UUID(f"{kind}{chance.randint(1, count):031x}")
@@ -151,7 +151,7 @@ def ask(
 
 
 def report(times: dict[str, list[float]]) -> bool:
-    """Print the figures as a table; return whether every page keeps to the bound."""
+    """Print the figures as a table; return whether every listing is within the bound."""
     medians = {name: statistics.median(found) for name, found in times.items()}
     lookup = statistics.median([median for name, median in medians.items() if " by id" in name])
     print("| question | median, ms | 95th, ms | ÷ lookup |\n|---|---:|---:|---:|")

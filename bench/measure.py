@@ -1,4 +1,4 @@
-"""How a contender is measured, the same for all; standard library only, for every environment."""
+"""How every contender is measured; only the standard library, because each has its environment."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ class Tally:
         """Return the rates from the first start until the database shows nothing pending."""
         await self.all_started.wait()
         ended = time.perf_counter()
-        while await is_pending():  # the look itself is not charged to anybody
+        while await is_pending():  # the time of this query is not counted
             await asyncio.sleep(POLL_SECONDS)
             ended = time.perf_counter()
         return {
@@ -81,13 +81,13 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def cpu_seconds() -> float:
-    """Return what this process has used so far, in user and system mode."""
+    """Return the processor time of this process so far, in user and system mode."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def resident_megabytes() -> float:
-    """Return how much memory this process holds now; its peak where that cannot be told."""
+    """Return the memory of this process now, or its peak if only that is known."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -96,5 +96,5 @@ def resident_megabytes() -> float:
 
 
 def report(figures: Figures) -> None:
-    """Hand the figures to the harness: the last line of the output."""
+    """Print the figures for the harness, as the last line of the output."""
     sys.stdout.write(json.dumps(figures) + "\n")

@@ -6,7 +6,7 @@ from typing import Any
 
 from bench.contenders import SYNCLINE, Peer
 
-CONCURRENCY = 8000  # what a worker of short jobs would set; the default of 50 is for slow ones
+CONCURRENCY = 8000  # a setting for short jobs; the default of 50 is for slow ones
 MILLION = 1_000_000
 
 
@@ -61,15 +61,15 @@ TINY = Sizes(
 )
 
 ALL = ("drain", "latency", "cursor", "signals", "tick", "finished", "snapshot", "workers", "slow")
-LONG = ("memory", "steady")  # minutes each, so once a run
-# A drain of seconds meets the machine's pace of these seconds: it takes several turns a round.
+LONG = ("memory", "steady")  # minutes each, so once per run
+# A short drain depends on the machine's speed in its seconds, so it runs several times a round.
 DRAINS_A_ROUND = 3
 QUICK_ONES = ("drain", "latency", "signals", "tick", "finished", "slow", "memory")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One process to measure once a round; `variant` tells its sizes apart."""
+    """One process, measured once a round; `variant` distinguishes its sizes."""
 
     workload: str
     variant: str
@@ -92,15 +92,15 @@ class Trial:
 
 
 def plan(sizes: Sizes, peers: Sequence[Peer], only: Sequence[str]) -> list[Trial]:
-    """Return the trials of one round, in the order in which they are read about."""
+    """Return the trials of one round, in the order of the report."""
     trials = [*beside_peers(sizes, peers), *drains(sizes), *ticks(sizes), *long_ones(sizes)]
     return [trial for trial in trials if trial.workload in only]
 
 
 def interleaved(trials: Sequence[Trial], rounds: int) -> list[tuple[int, Trial]]:
-    """Return every round's trials; each round begins elsewhere, so that no one is always first.
+    """Return the trials of all rounds; each round begins with another trial.
 
-    The further turns of short ones follow each round and are numbered on, as rounds of their own.
+    Further turns of short trials follow each round, and are numbered as rounds of their own.
     """
     order = []
     for number in range(rounds):

@@ -50,7 +50,7 @@ def write(results: Results, folder: Path) -> list[Path]:
 
 
 def show(results: Results, console: Console) -> None:
-    """Print the medians with their spread, and the ratios that we hold ourselves to."""
+    """Print the medians with their spread, and the ratios with their targets."""
     for workload in results.workloads():
         head, *rows = table(results, workload)
         shown_table = Table(*head, title=TITLES[workload], title_justify="left")
@@ -67,7 +67,7 @@ def show(results: Results, console: Console) -> None:
 
 
 def headline(figures: Figures) -> str:
-    """Return the first figure, the one that a trial is mostly about."""
+    """Return a trial's first figure, which is its main one."""
     name, value = next(iter(figures.items()))
     return f"{shown(value)} {name}"
 
@@ -88,7 +88,7 @@ def machine(results: Results) -> str:
 
 
 def settings(results: Results) -> str:
-    """Return how everybody was set up, one line each."""
+    """Return the settings of every contender, one line each."""
     server = ", ".join(f"{name} {value}" for name, value in results.settings["postgres"].items())
     peers = [f"{', '.join(peer.requirements)}: {peer.settings}" for peer in PEERS]
     rounds = f"medians [least … greatest] of {results.settings['rounds']} interleaved rounds"
@@ -113,7 +113,7 @@ def troubles(results: Results) -> list[str]:
 
 
 def table(results: Results, workload: str) -> list[tuple[str, ...]]:
-    """Return a head and a row per contender and variant; where peers are, our ratio to each."""
+    """Return a head and a row per contender and variant, with our ratio to each peer."""
     figures, compared = results.figures(workload), COMPARED.get(workload)
     head = ("", *figures, *([f"Syncline ÷ it ({compared})"] if compared else []))
     lines: list[tuple[str, ...]] = [head]
@@ -125,7 +125,7 @@ def table(results: Results, workload: str) -> list[tuple[str, ...]]:
             ratio = divided(ours, results.by_round(workload, variant, compared, contender))
             cells.append(str(Spread.of(list(ratio.values()))) if ratio else "-")
         lines.append((contender if compared else variant, *cells))
-    # More figures than rows read better downwards.
+    # If there are more figures than rows, a vertical table is easier to read.
     return list(zip(*lines, strict=True)) if len(figures) > len(lines) else lines
 
 

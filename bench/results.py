@@ -1,4 +1,4 @@
-"""What a run found: every figure of every trial, round by round, and what it was found on."""
+"""The results of a run: every figure of every trial, round by round, and the machine."""
 
 import os
 import platform
@@ -21,7 +21,7 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Spread:
-    """A median with what it lies between."""
+    """A median, with the lowest and the highest value."""
 
     median: float
     low: float
@@ -39,7 +39,7 @@ class Spread:
 
 @dataclass
 class Results:
-    """The figures by their key and round, what they were found on, and what is missing."""
+    """The figures by key and round, the machine, and what is missing."""
 
     machine: dict[str, str] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Results:
 
 
 def describe_machine(postgres: str) -> dict[str, str]:
-    """Return what the figures depend on and a reader would ask for."""
+    """Return what the figures depend on: hardware, versions, load."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "processor": f"{os.cpu_count()} of {_processor()}",
@@ -111,7 +111,7 @@ def describe_machine(postgres: str) -> dict[str, str]:
 
 
 def shown(value: float) -> str:
-    """Return a number as people read it: three digits that matter."""
+    """Return a number with three significant digits."""
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""Runs one trial: a fresh database, a process of its own, and, if asked for, its profile."""
+"""Runs one trial in a fresh database and a separate process, with a profile if requested."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ LAST_LINES = 12
 
 
 class TrialFailed(Exception):
-    """A process that ended badly or not at all; the others are measured all the same."""
+    """A process failed or did not end; the other trials are measured anyway."""
 
     def __init__(self, message: str, said: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class Runner:
             )
         except subprocess.TimeoutExpired as error:
             raise TrialFailed(f"{trial.title} took longer than {error.timeout:.0f} s") from None
-        # A profiler may have its own say after the figures.
+        # A profiler may print something after the figures.
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         if done.returncode != 0 or not lines:
             said = done.stderr.strip().splitlines()[-LAST_LINES:]

@@ -1,4 +1,4 @@
-"""What we hold ourselves to, as ratios of figures of the same run."""
+"""The targets, as ratios of figures of the same run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from bench.measure import CPU_PER_JOB, JOBS_PER_SECOND, P50
 from bench.results import Results, Spread
 
 ByRound = dict[int, float]
-LOOSE = 0.7  # how far from "must" a quick run may lie: it is short, and the machine may be busy
+LOOSE = 0.7  # how far from "must" a quick run may be: it is short, and the machine may be busy
 TICK_SECONDS = 60  # the default interval between two ticks
 
 
 @dataclass(frozen=True)
 class Target:
-    """A value with the least (or the most) that it must be, and what we aim at."""
+    """A value, the bound that it must meet, and the value that we aim for."""
 
     name: str
     value: Callable[[Results], ByRound]
@@ -25,7 +25,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a target came out; without a value it was not measured in this run."""
+    """The result for a target; without a value, it was not measured in this run."""
 
     target: Target
     value: Spread | None
@@ -50,7 +50,7 @@ class Verdict:
 
 
 def judge(results: Results) -> list[Verdict]:
-    """Return every target beside what this run came to."""
+    """Return every target with the result of this run."""
     verdicts = []
     for target in TARGETS:
         values = list(target.value(results).values())

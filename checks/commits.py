@@ -13,7 +13,7 @@ IMPERATIVES_IN_ED_OR_ING = {"Bring", "Embed", "Feed", "Heed", "Need", "Ping", "S
 
 
 def check_subjects(repository: Path) -> list[str]:
-    """Return complaints about the commits since 0.1.0; none where there is no history."""
+    """Return complaints about the commits since 0.1.0; none if there is no history."""
     return [
         f"commit {commit}: {complaint} ({subject!r}). {REASON}"
         for commit, subject in _subjects(repository)

@@ -1,1 +1,1 @@
-"""The fault suite: real processes, a real Postgres, and all that can go wrong between."""
+"""The fault suite: real processes, a real Postgres, and everything that can go wrong between."""

@@ -46,9 +46,9 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="each kind once, short outages")
     parser.add_argument("--seed", type=int, default=1, help="decides the order (default: 1)")
     parser.add_argument("--only", help="only kinds whose name contains these words")
-    parser.add_argument("--times", type=int, help="how often each, instead of the catalogue's")
+    parser.add_argument("--times", type=int, help="how often to inject each kind")
     parser.add_argument("--output", type=Path, help="folder for logs, plot and tables")
-    parser.add_argument("--list", action="store_true", help="tell the kinds and end")
+    parser.add_argument("--list", action="store_true", help="list the kinds and exit")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""The connectors of the fake provider; told to, they do what no connector should."""
+"""The connectors of the fake provider; on request they misbehave."""
 
 import asyncio
 import ctypes
@@ -34,7 +34,7 @@ class Records(Connector):
 
 
 class BlockingRecords(Connector):
-    """The same without `async`: it runs in a thread, which nobody can stop."""
+    """The same without `async`: it runs in a thread, which cannot be stopped."""
 
     provider = "blocking-records"
 
@@ -114,7 +114,7 @@ MISHAPS: dict[str, Callable[[], Awaitable[None]]] = {
 
 
 def end_with_the_suite() -> None:
-    """Leave no process behind where the suite itself is killed; elsewhere than on Linux, do."""
+    """On Linux, end this process when the suite itself is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

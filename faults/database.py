@@ -1,4 +1,4 @@
-"""The database seen directly, past every fault: instruments, questions and the tally."""
+"""Direct access to the database, around every fault: triggers, queries and counts."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ CLAIMED_SINCE = """
     SELECT c.external_id, min(j.started_at) AS started_at
       FROM syncline.connections c JOIN syncline.sync_jobs j ON j.connection_id = c.id
      WHERE c.external_id = ANY ($1::text[]) AND j.started_at > $2
-       AND j.started_at <= clock_timestamp()  -- else its clock stood ahead then
+       AND j.started_at <= clock_timestamp()  -- otherwise the clock was ahead then
      GROUP BY c.external_id
 """
 
@@ -78,7 +78,7 @@ RUNNING = """
 
 
 class Database:
-    """One session, opened anew whenever Postgres took it away."""
+    """One session, reopened whenever Postgres has closed it."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -122,7 +122,7 @@ class Database:
         return Counter({row["external_id"]: row["attempts"] for row in await self.fetch(ATTEMPTS)})
 
     async def remove_padding(self) -> None:
-        """Keep the numbers of large records alone, which are asked for again and again."""
+        """Keep only the numbers of large records, because they are read again and again."""
         await self.fetch(REMOVE_PADDING)
 
     async def torn(self) -> list[str]:

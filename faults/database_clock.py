@@ -1,7 +1,7 @@
-"""The clock of one database, put ahead without a library below Postgres.
+"""Put the clock of one database ahead, without a library below Postgres.
 
-The functions that tell the time are replaced by others that add to it. A statement that was planned
-before goes on with the clock it was planned with, so sessions have to be opened anew.
+The functions that return the time are replaced by others that add to it. A statement keeps the
+clock that it was planned with, so sessions have to be reopened.
 """
 
 RESTORE = """

@@ -1,4 +1,4 @@
-"""Workers and schedulers: processes of the command line, each with its own way to Postgres."""
+"""Workers and schedulers: processes of the command line, each with its own link to Postgres."""
 
 import math
 import os
@@ -18,7 +18,7 @@ from faults.waiting import until
 Popen = subprocess.Popen[bytes]
 Role = Literal["worker", "scheduler"]
 ROOT = Path(__file__).parents[1]
-REFUSAL = "syncline: the database "  # how a start without Postgres ends
+REFUSAL = "syncline: the database "  # the error of a start without Postgres
 RECORD_BEGINS = re.compile(r"^(?=\d{4}-\d\d-\d\d )", re.MULTILINE)
 CONNECTORS_OWN = "executor.connector_raised"  # what a fault made the connector do
 LEASE_SECONDS = 3
@@ -47,7 +47,7 @@ class Process:
         self.log = log
         self.may_end = False
         self.has_complained = False
-        self.still_until = 0.0  # it did nothing until then, by time.monotonic()
+        self.still_until = 0.0  # it was frozen until then, by time.monotonic()
         self._popen = popen
 
     @property
@@ -91,7 +91,7 @@ class Process:
 
 
 class Fleet:
-    """All processes of a run; those that stand are replaced when a fault has taken them."""
+    """All processes of a run; the permanent ones are replaced when a fault has ended them."""
 
     def __init__(self, database: str, upstream: str, provider_url: str, logs: Path) -> None:
         self.processes: list[Process] = []
@@ -106,10 +106,10 @@ class Fleet:
         await self.replace_missing()
 
     async def replace_missing(self) -> None:
-        """Bring every way and every process back to normal."""
+        """Bring every link and every process back to normal."""
         for process in self.processes:
             if not process.is_running:
-                process.link.close()  # as keepalives would, had the network swallowed its end
+                process.link.close()  # as keepalives would, if the network had swallowed its end
         for process in self.running():
             await process.link.open()
             process.send(signal.SIGCONT)
@@ -126,7 +126,7 @@ class Fleet:
         environment: Mapping[str, str] | None = None,
         connectors: str = "faults.connector",
     ) -> Process:
-        """Start a process, unless the settings say otherwise on its own way to Postgres."""
+        """Start a process, by default with its own link to Postgres."""
         link = Link(self._upstream)
         await link.open()
         settings = {
@@ -160,7 +160,7 @@ class Fleet:
         return next(process for process in self.processes if process.pid == pid)
 
     def complaining(self) -> list[Process]:
-        """Return the processes, each only once, whose log shows an exception that nobody caught."""
+        """Return the processes whose log shows an uncaught exception, each only once."""
         found = [
             process
             for process in self.processes

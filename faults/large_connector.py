@@ -1,4 +1,4 @@
-"""A connector that only a worker on a slow link offers, so that all large pages take that link."""
+"""A connector that only a worker on a slow link has, so that all large pages use that link."""
 
 from faults.connector import Records
 

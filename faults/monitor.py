@@ -1,4 +1,4 @@
-"""Looks at the database all the while: throughput, deadlocks, and snapshots that do not add up."""
+"""Samples the database during a run: throughput, deadlocks, and inconsistent snapshots."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ class Monitor:
         self._deadlocks_seen = 0
 
     async def run(self) -> None:
-        """Sample until cancelled; while Postgres is away the samples are empty."""
+        """Sample until cancelled; while Postgres is away, samples are empty."""
         for number in itertools.count():
             sample = Sample(self._record.now())
             with contextlib.suppress(Exception):
@@ -40,7 +40,7 @@ class Monitor:
 
     async def _sample(self) -> Sample:
         [state] = await self._database.fetch(STATE)
-        # A crash of the server sets its statistics back to nothing.
+        # A crash of the server resets its statistics.
         grown = state["deadlocks"] - self._deadlocks_seen
         self._record.deadlocks += max(grown, 0)
         self._deadlocks_seen = state["deadlocks"]

@@ -17,7 +17,7 @@ Scale = Callable[[float], float]
 
 
 def draw(record: Record) -> str:
-    """Return the drawing; hovering over a fault tells which it was."""
+    """Return the drawing; hovering over a fault shows its name."""
     rates = throughput(record.samples)
     length = max((at for at, _ in rates), default=1.0)
     highest = max((rate for _, rate in rates), default=1.0) or 1.0
@@ -46,7 +46,7 @@ def draw(record: Record) -> str:
 
 
 def throughput(samples: Sequence[Sample]) -> list[tuple[float, float]]:
-    """Return the rate at each sample, over the seconds before it; none where nobody could ask."""
+    """Return the rate at each sample, over the seconds before it; empty samples have none."""
     known = [(sample.at, sample.signals) for sample in samples if sample.signals is not None]
     rates, first = [], 0
     for at, signals in known:

@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode, where the program is found."""
+"""PgBouncer in transaction mode, if the program is installed."""
 
 import asyncio
 import os

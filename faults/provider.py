@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 PAGE = 5
-OVERLAP = 3  # records before the cursor that a page delivers once more
+OVERLAP = 3  # records before the cursor that a page repeats
 LONGEST_WAIT_SECONDS = 1.0  # for a record that does not exist yet
 LATENCY_SECONDS = (0.05, 0.25)
 Answer = tuple[int, Any]
@@ -19,14 +19,14 @@ Answer = tuple[int, Any]
 
 @dataclass(slots=True)
 class Stream:
-    """The records of one connection, numbered from 0; a live one gets more and more of them."""
+    """The records of one connection, numbered from 0; a live stream keeps getting more."""
 
     records: int = 0
     per_second: float = 0
     redelivers: bool = True
     since: float = 0
     page: int = PAGE
-    padding: int = 0  # bytes of text in each record, beside its number
+    padding: int = 0  # bytes of text in each record, in addition to its number
 
     def head(self) -> int:
         return self.records + int((time.monotonic() - self.since) * self.per_second)
@@ -41,7 +41,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that is being answered."""
+    """A call in progress."""
 
     pid: int
     began: float
@@ -49,7 +49,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """A call that came while another of the same connection was being answered."""
+    """A call that came during another call of the same connection."""
 
     stream: str
     earlier: Call
@@ -58,7 +58,7 @@ class Overlap:
 
 @dataclass(slots=True)
 class Mishap:
-    """What the connector is told to do at its next call, and who took the order."""
+    """What the connector must do at its next call, and which process got the order."""
 
     what: str
     taken_by: "asyncio.Future[int]"
@@ -72,7 +72,7 @@ class Provider:
         self.trouble: str | None = None
         self.calls = 0
         self.overlaps: list[Overlap] = []
-        self.repeated: Counter[str] = Counter()  # calls for a page that was delivered already
+        self.repeated: Counter[str] = Counter()  # calls for a page that was already delivered
         self._rng = rng
         self._mishaps: dict[str, Mishap] = {}
         self._in_flight: defaultdict[str, list[Call]] = defaultdict(list)
@@ -94,7 +94,7 @@ class Provider:
             self._server.close()
 
     def add(self, name: str, stream: Stream) -> None:
-        """Open a stream; every other one is exact: nothing delivered twice, and no dedupe keys."""
+        """Add a stream; every second one repeats no records and has no dedupe keys."""
         stream.redelivers = len(self.streams) % 2 == 0
         stream.since = time.monotonic()
         self.streams[name] = stream
@@ -111,7 +111,7 @@ class Provider:
         return self._callers[pid]
 
     def in_flight(self, pid: int | None = None) -> list[str]:
-        """Return the streams for which a call of the process, or of any, is being answered."""
+        """Return the streams with a call in progress, of one process or of any."""
         return [
             name
             for name, calls in self._in_flight.items()
@@ -119,13 +119,13 @@ class Provider:
         ]
 
     def order(self, name: str, what: str) -> "asyncio.Future[int]":
-        """Have a stream's next call go wrong; return a future for the process that made it."""
+        """Make a stream's next call go wrong; return a future for the process that makes it."""
         taken_by = asyncio.get_running_loop().create_future()
         self._mishaps[name] = Mishap(what, taken_by)
         return taken_by
 
     def forgive(self, name: str) -> None:
-        """Take back an order that nobody has carried out."""
+        """Withdraw an order that no process has carried out."""
         self._mishaps.pop(name, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -153,7 +153,7 @@ class Provider:
     async def _until_hung_up(
         self, reader: asyncio.StreamReader, name: str, after: int, pid: int
     ) -> Answer:
-        """Return the answer, unless the caller goes away before there is one."""
+        """Return the answer, unless the caller disconnects first."""
         answer = asyncio.ensure_future(self._answer(name, after, pid))
         hung_up = asyncio.ensure_future(reader.read())
         await asyncio.wait((answer, hung_up), return_when=asyncio.FIRST_COMPLETED)
@@ -175,7 +175,7 @@ class Provider:
         stream = self.streams[name]
         await asyncio.sleep(self._rng.uniform(*LATENCY_SECONDS))
         deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-        # Time alone brings the records: there is no event to wait for.
+        # Records appear with time: there is no event to wait for.
         while stream.head() <= after and stream.is_live and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         end = max(after, min(after + stream.page, stream.head()))

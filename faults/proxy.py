@@ -1,4 +1,4 @@
-"""A TCP port that leads to Postgres, and everything that can go wrong on the way."""
+"""A TCP proxy to Postgres, and everything that can go wrong on the way."""
 
 import asyncio
 import contextlib
@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-ABORT_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of zero: the peer sees a reset, not an end
+ABORT_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of zero: the peer sees a reset, not a close
 COMMITS = (b"COMMIT;\0", b"COMMIT\0")
-PACKET_SECONDS = 0.01  # how long a limited link is busy with what it carries at a time
+PACKET_SECONDS = 0.01  # how long one packet occupies a limited link
 Moment = Literal["before", "after"]
 
 
 @dataclass(slots=True)
 class Trap:
-    """What is to happen when a transaction that ran a certain statement commits next."""
+    """What to do at the next COMMIT of a transaction that ran a certain statement."""
 
     moment: Moment
     about: str
@@ -27,7 +27,7 @@ class Trap:
 
 
 class Direction:
-    """One direction of a link; all its connections share what it can carry."""
+    """One direction of a link; all its connections share the bandwidth."""
 
     def __init__(self) -> None:
         self.bytes_per_second: float | None = None
@@ -51,7 +51,7 @@ class Direction:
 
 
 class Link:
-    """One process's way to Postgres."""
+    """One process's link to Postgres."""
 
     def __init__(self, upstream: str) -> None:
         self.delay_seconds = 0.0
@@ -70,7 +70,7 @@ class Link:
         return f"postgresql://syncline@127.0.0.1:{self._port}/{{database}}?sslmode=disable"
 
     async def open(self) -> None:
-        """Listen, on the same port as before where there was one."""
+        """Listen, on the same port as before if there was one."""
         if self._server is None:
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
             self._port = self._server.sockets[0].getsockname()[1]
@@ -84,7 +84,7 @@ class Link:
         self.up.bytes_per_second = self.down.bytes_per_second = bytes_per_second
 
     def refuse(self) -> None:
-        """Reset what is open and refuse what is tried: Postgres is away, loudly."""
+        """Reset open connections and refuse new ones: Postgres is away, loudly."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -98,11 +98,11 @@ class Link:
         return len(wires)
 
     def silence(self) -> None:
-        """Let nothing pass, and say nothing of it: Postgres is away, silently."""
+        """Let nothing pass, without an error: Postgres is away, silently."""
         self._passable.clear()
 
     async def half_open(self) -> "Wire":
-        """Silence the next connection that is used, for ever, and return it."""
+        """Silence the next connection that is used, for good, and return it."""
         self._falls_silent = asyncio.get_running_loop().create_future()
         return await self._falls_silent
 
@@ -122,7 +122,7 @@ class Link:
         *,
         holds: bool = False,
     ) -> "asyncio.Future[None]":
-        """Have the next such COMMIT go wrong; return a future for when it has."""
+        """Make the next such COMMIT go wrong; return a future that is done when it has."""
         sprung = asyncio.get_running_loop().create_future()
         self.trap = Trap(moment, about, sprung, action, holds)
         return sprung
@@ -131,7 +131,7 @@ class Link:
         self.refuse()
 
     async def pass_on(self) -> None:
-        """Wait until the way is free, as long as it takes."""
+        """Wait until the link lets messages pass."""
         await self._passable.wait()
         if self.delay_seconds:
             await asyncio.sleep(self.delay_seconds)
@@ -153,7 +153,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Wire:
-    """One connection: reads enough of the protocol to know what a transaction does."""
+    """One connection; it parses enough of the protocol to know what a transaction does."""
 
     def __init__(self, link: Link, client: Streams, server: Streams) -> None:
         self.is_dead = False
@@ -205,7 +205,7 @@ class Wire:
             await direction.carry(message, writer)
 
     async def _may_commit(self) -> bool:
-        """Return whether the COMMIT may go on its way; a trap may be set for it."""
+        """Return whether the COMMIT may pass; a trap may be set for it."""
         trap = self._link.trap
         if trap is None or not any(trap.about in statement for statement in self._transaction):
             return True
@@ -219,7 +219,7 @@ class Wire:
         return False
 
     def _commits(self, message: bytes) -> bool:
-        """Return whether this ends a transaction: a COMMIT, or a statement that stands alone."""
+        """Return whether this ends a transaction: a COMMIT, or a single statement."""
         if message[:1] == b"Q" and message[5:] in COMMITS:
             return True
         return message[:1] == b"S" and not self._is_open and bool(self._transaction)

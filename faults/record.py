@@ -15,7 +15,7 @@ class Injection:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The database at one moment, or nothing where it could not be asked."""
+    """The database at one moment; empty if it could not be queried."""
 
     at: float
     signals: int | None = None
@@ -46,5 +46,5 @@ class Record:
         return Counter(injection.kind for injection in self.injections)
 
     def complain(self, what: str) -> None:
-        """Note something that must not happen."""
+        """Record something that must not happen."""
         self.complaints.append(f"{self.now():6.1f} s  {what}")

@@ -11,7 +11,7 @@ from faults.verdict import Verdict
 
 
 def show(console: Console, catalogue: Mapping[str, Kind], record: Record, verdict: Verdict) -> None:
-    """Print what was injected, what came of it, and whether that is good."""
+    """Print what was injected, the results, and the verdict."""
     faults = Table("fault", "times", "longest", "what must hold", title="Faults injected")
     counts = record.by_kind()
     for kind in catalogue.values():

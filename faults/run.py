@@ -25,7 +25,7 @@ WORKERS, SCHEDULERS = 4, 2
 NEWCOMER_EVERY_SECONDS = 5
 INJECTION_SECONDS = 180
 QUIET_SECONDS = 90
-# What was committed must survive a crash of the server; the machine's own crash is not played.
+# Commits must survive a crash of the server; a crash of the machine is not simulated.
 DURABLE = {"synchronous_commit": "on", "max_connections": "150"}
 
 
@@ -59,7 +59,7 @@ async def run(
 
 
 async def inject(stage: Stage, kind: Kind) -> float:
-    """Bring a fault about, see it through, heal; return how long that took."""
+    """Inject a fault, wait for its end, and heal; return how long that took."""
     record = stage.record
     began = record.now()
     try:
@@ -77,7 +77,7 @@ async def inject(stage: Stage, kind: Kind) -> float:
 
 
 async def become_quiet(stage: Stage) -> None:
-    """Let the provider have no more records, and wait until all of them are stored."""
+    """Stop new records, and wait until all existing ones are stored."""
     stage.provider.freeze()
     heads = {name: stream.head() for name, stream in stage.provider.streams.items()}
 
@@ -96,7 +96,7 @@ async def become_quiet(stage: Stage) -> None:
 
 @contextlib.asynccontextmanager
 async def open_stage(rng: Random, folder: Path, *, quick: bool) -> AsyncIterator[Stage]:
-    """Start everything but the fleet; whatever happens, all of it is stopped at the end."""
+    """Start everything but the fleet; at the end, stop all of it, whatever happened."""
     async with contextlib.AsyncExitStack() as resources:
         server = TemporaryServer(server_settings=DURABLE)
         resources.push_async_callback(asyncio.to_thread, server.close)

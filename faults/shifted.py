@@ -1,6 +1,6 @@
 """Run a module in a process whose clock is wrong: python -m faults.shifted SECONDS MODULE …
 
-At each SIGUSR1 the clock jumps: to the right time, or from it so many seconds ahead again.
+Each SIGUSR1 toggles the clock between the right time and SECONDS ahead.
 """
 
 import itertools
@@ -11,9 +11,9 @@ import time
 
 
 def shift_clock(seconds: int) -> None:
-    """Let this process believe that it is so many seconds later; monotonic time stays true.
+    """Shift this process's clock by these seconds; monotonic time stays true.
 
-    `datetime.now`, which cannot be replaced without harm, is refused by the engine's linter.
+    `datetime.now` cannot safely be replaced, but the linter forbids it in the engine.
     """
     real_time, real_time_ns = time.time, time.time_ns
     shifts = itertools.cycle((0, seconds))

@@ -1,4 +1,4 @@
-"""Where a run takes place: server, provider, fleet and database, and what is measured there."""
+"""The environment of a run: server, provider, fleet and database, and its measurements."""
 
 import asyncio
 import contextlib
@@ -27,11 +27,11 @@ NEWCOMER_RECORDS = 12
 EVERY_NTH_BLOCKS = 8  # its connector is not async
 PATIENCE_SECONDS = 20
 LOOK_EVERY_SECONDS = 0.1
-RENEWED_SECONDS = LEASE_SECONDS / 3 + 1.5  # live workers renew by then, or have settled
+RENEWED_SECONDS = LEASE_SECONDS / 3 + 1.5  # live workers have renewed or settled by then
 
 
 class NotFound(Exception):
-    """A program that a kind of fault needs is not on this machine."""
+    """A program that a kind of fault needs is not installed."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Stage:
             await self.add_stream("live", Stream(per_second=RECORDS_PER_SECOND))
 
     async def add_newcomer(self) -> str:
-        """Add a connection that only a scheduler can set going."""
+        """Add a connection that only a scheduler can start."""
         return await self.add_stream("newcomer", Stream(records=NEWCOMER_RECORDS))
 
     async def sync_now(self, name: str) -> None:
@@ -91,10 +91,10 @@ class Stage:
     async def until_its_turn(
         self, condition: Callable[[], Any], *, within: float, what: str
     ) -> None:
-        """Wait for one process's turn, with new connections that any may get.
+        """Wait for an event in one process, and meanwhile add connections that any may claim.
 
-        What follows a page is claimed at once by the worker that stored it; another may wait for
-        minutes before it gets anything of the old ones.
+        The worker that stored a page claims its follow-up at once. Without new connections,
+        another worker may wait for minutes until it claims something.
         """
         for left in reversed(range(int(within))):
             await self.add_newcomer()
@@ -111,7 +111,7 @@ class Stage:
         return self.rng.choice([one for one in self.provider.live() if one not in self.blocking])
 
     def any(self, role: Role) -> Process:
-        """Return a process that is up; a worker has called already."""
+        """Return a running process; a worker must already have called the provider."""
         return self.rng.choice(
             self.working() if role == "worker" else self.fleet.running("scheduler")
         )
@@ -133,7 +133,7 @@ class Stage:
         return self.rng.choice(workers)
 
     async def order(self, what: str, name: str | None = None) -> Process:
-        """Have a connector do something; return the worker in which it does."""
+        """Make a connector misbehave; return the worker in which it does."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             pid = await self.provider.order(name or self.live_async_stream(), what)
         worker = self.fleet.by_pid(pid)
@@ -142,7 +142,7 @@ class Stage:
         return worker
 
     def sort_overlaps(self, *, loses_claims: bool) -> None:
-        """Tell the calls that may meet another of their connection from those that must not."""
+        """Count overlapping calls that are allowed, by reason; complain about the others."""
         for overlap in self.provider.overlaps:
             worker = self.fleet.by_pid(overlap.earlier.pid)
             if overlap.earlier.began < worker.still_until:
@@ -157,7 +157,7 @@ class Stage:
         self.provider.overlaps.clear()
 
     async def heal(self) -> None:
-        """Undo what is left of a fault, and wait until every live stream goes on."""
+        """Undo what is left of a fault, and wait until every live stream makes progress."""
         self.provider.trouble = None
         await self.fleet.replace_missing()
         await until(lambda: len(self.working()) > 1, within=60, what="a victim and another")
@@ -169,7 +169,7 @@ class Stage:
             self.record.complain(f"{process.log.stem} ended unasked with {process.exit_code}")
 
     async def until_all_go_on(self) -> None:
-        """Wait until every live stream has got further, and complain of those that do not."""
+        """Wait until every live stream has made progress; complain about those that do not."""
         before = await self.database.cursors()
 
         async def silent() -> list[str]:
@@ -185,7 +185,7 @@ class Stage:
             self.record.complain(f"these streams fell silent: {', '.join(await silent())}")
 
     async def until_runs_have_ended(self) -> None:
-        """Wait until all that runs now has been settled, with what is left of an earlier fault."""
+        """Wait until every current run is settled, including those of an earlier fault."""
         running = {row[:2] for row in await self.database.running()}
 
         async def ended() -> bool:
@@ -195,7 +195,7 @@ class Stage:
         await until(ended, within=PATIENCE_SECONDS, what="the end of every run")
 
     async def measure_recovery(self, killed_at: datetime) -> None:
-        """Wait until every live stream was claimed after the kill; note how long that took."""
+        """Wait until every live stream was claimed after the kill; record how long that took."""
         names = self.provider.live()
 
         async def claimed() -> dict[str, datetime] | None:
@@ -206,7 +206,7 @@ class Stage:
         self.record.recoveries.append((max(found.values()) - killed_at).total_seconds())
 
     async def measure_return(self, back_at: datetime) -> None:
-        """Note how long after Postgres came back the first job was claimed."""
+        """Record how long after Postgres came back the first job was claimed."""
 
         async def claimed() -> dict[str, datetime]:
             return await self.database.claimed_since(list(self.ids), back_at)
@@ -215,7 +215,7 @@ class Stage:
         self.record.returns.append((min(found.values()) - back_at).total_seconds())
 
     async def count_left_running(self) -> None:
-        """Count the running rows that nobody settles or renews: an ended worker left them."""
+        """Count the running rows that no worker settles or renews: an ended worker left them."""
         suspects = await self.database.running()
 
         async def cleared() -> bool:
@@ -228,10 +228,10 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def costs_time_only(self, title: str = "") -> AsyncIterator[None]:
-        """Complain if meanwhile attempts of the streams with this title are counted, or pages of
-        theirs are fetched again.
+        """Complain if, inside the block, streams with this title have attempts counted or pages
+        fetched again.
 
-        Where other streams fare no better, the machine was too busy for anybody to keep a lease.
+        If the same happens to other streams, the machine was too busy for any worker to renew.
         """
         await self.until_runs_have_ended()
         attempts, repeated = await self.database.attempts(), self.provider.repeated.copy()
@@ -246,7 +246,7 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def live_streams_go_on(self) -> AsyncIterator[None]:
-        """Note the longest time for which a live stream stands still meanwhile."""
+        """Record the longest time without progress of any live stream inside the block."""
         began = time.monotonic()
         seen: dict[str, tuple[int, float]] = dict.fromkeys(self.provider.live(), (-1, began))
         pauses: dict[str, float] = dict.fromkeys(seen, 0.0)
@@ -278,12 +278,12 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def newcomers(self, every: float) -> AsyncIterator[None]:
-        """Add a connection every few seconds, however the database fares."""
+        """Add a connection every few seconds, even while the database is away."""
 
         async def add() -> None:
             while True:
                 await asyncio.sleep(every)
-                with contextlib.suppress(Exception):  # it is away for a fault of its own
+                with contextlib.suppress(Exception):  # another fault has made it unreachable
                     await self.add_newcomer()
 
         task = asyncio.create_task(add())

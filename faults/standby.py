@@ -41,11 +41,11 @@ class Standby(TemporaryServer):
         self._run(self._launch())
 
     def url_like(self, primary_url: str) -> str:
-        """Return the URL here of a database that the primary has under the other one."""
+        """Return the URL on the standby of a database that has this URL on the primary."""
         return self._url_of(primary_url.partition("?")[0].rpartition("/")[2])
 
     def cut_off(self) -> None:
-        """Let nothing more of the primary come through, after all that it has committed."""
+        """Stop replication once everything committed so far has arrived."""
         self._run(self._catch_up())
         self._run(self._execute("ALTER SYSTEM SET primary_conninfo = ''"))
         self._run(self._execute("SELECT pg_reload_conf()"))
@@ -66,7 +66,7 @@ class Standby(TemporaryServer):
     async def _catch_up(self) -> None:
         primary = await asyncpg.connect(self._primary_url)
         end = await primary.fetchval("SELECT pg_current_wal_insert_lsn()::text")
-        # A commit that waits for the disk: what came before it is sent as well.
+        # A commit that waits for the disk; everything before it is then sent too.
         await primary.execute("SET synchronous_commit = on; CREATE TEMPORARY TABLE flushed ()")
         await primary.close()
         await self._wait_for(f"SELECT pg_last_wal_replay_lsn() >= '{end}'")

@@ -14,7 +14,7 @@ PAUSE_LIMIT = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A figure of the verdict; `limit` is the most that is allowed, where there is one."""
+    """A figure of the verdict; `limit` is the highest allowed value, if there is one."""
 
     what: str
     value: float
@@ -89,12 +89,12 @@ async def judge(stage: Stage) -> Verdict:
             "s",
         ),
         Line("rows left running after SIGTERM", record.left_running, 0),
-        Line("calls at once, of one that stood still", record.overlaps["a worker stood still"]),
-        Line("calls at once, of a thread", record.overlaps["a thread did not stop"]),
-        Line("calls at once, by lost claims", record.overlaps["the database forgot the claim"]),
-        Line("calls at once, for no such reason", record.overlaps["no reason"], 0),
+        Line("overlapping calls of a frozen worker", record.overlaps["a worker stood still"]),
+        Line("overlapping calls of a thread", record.overlaps["a thread did not stop"]),
+        Line("overlapping calls, claim lost", record.overlaps["the database forgot the claim"]),
+        Line("overlapping calls without a reason", record.overlaps["no reason"], 0),
         Line("deadlocks", record.deadlocks, 0),
-        # Every message passes through this process: the machine's stalls are everybody's.
+        # Every message passes through this process, so its stalls delay all others.
         Line("longest stall of the suite itself", record.longest_stall, unit="s"),
     ]
     return Verdict(lines, complaints)

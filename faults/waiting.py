@@ -1,4 +1,4 @@
-"""Waiting for something to become true, never for a time to pass."""
+"""Wait for a condition, never for a fixed time."""
 
 import asyncio
 import inspect
@@ -8,11 +8,11 @@ from typing import Any
 
 
 class TooLate(Exception):
-    """What was waited for did not come about in time."""
+    """A condition did not become true in time."""
 
 
 async def until(condition: Callable[[], Any], *, within: float, what: str) -> Any:
-    """Return what the condition, awaited if need be, comes to once that is true."""
+    """Call the condition, which may be async, until its result is true; return the result."""
     deadline = time.monotonic() + within
     while True:
         found = condition()

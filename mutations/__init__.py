@@ -1,1 +1,1 @@
-"""Switch off what protects, one thing at a time, and see who notices."""
+"""Switch off the protections, one at a time, and see which test notices."""

@@ -1,4 +1,4 @@
-"""Show that every protection is missed when it is gone: python -m mutations [--only WORDS]."""
+"""Show that a test fails without each protection: python -m mutations [--only WORDS]."""
 
 import argparse
 import os
@@ -20,17 +20,17 @@ from mutations.catalogue import MUTATIONS
 from mutations.mutation import Mutation
 
 ROOT = Path(__file__).parents[1]
-ONE_MODE = "not [portable and not [postgres"  # what is gone is gone in every mode
+ONE_MODE = "not [portable and not [postgres"  # the protection is gone in every mode
 TEST_TIMEOUT_SECONDS = 60
 PASSED, FAILED = 0, 1  # exit codes of pytest
 FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 FAILED_SEED = re.compile(r"^seed (\d+) failed: (.*)$", re.MULTILINE)
-SIMULATED = ("clock.py", "engine/", "policy/", "store/")  # what a seed of the simulation runs
+SIMULATED = ("clock.py", "engine/", "policy/", "store/")  # the code that the simulation runs
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Who noticed: a test, a seed of the simulation, or nobody."""
+    """What noticed: a test, a seed of the simulation, or nothing."""
 
     mutation: Mutation
     test: str | None
@@ -42,12 +42,12 @@ class Verdict:
         return self.test is not None or self.seed is not None
 
     def __str__(self) -> str:
-        nobody = "(its tests are skipped here)" if self.is_skipped else "NOBODY"
+        nobody = "(its tests are skipped here)" if self.is_skipped else "NOTHING"
         return f"{self.mutation.protection}: {self.test or self.seed or nobody}"
 
 
 class BrokenTests(Exception):
-    """The tests say nothing: they fail without any change, or cannot be run."""
+    """The tests prove nothing: they fail without any change, or cannot be run."""
 
 
 def main() -> int:
@@ -73,17 +73,17 @@ def main() -> int:
 def _read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="mutations", description=__doc__)
     parser.add_argument("--only", default="", help="part of a protection's name")
-    parser.add_argument("--processes", type=int, default=2, help="how many to judge at once")
+    parser.add_argument("--processes", type=int, default=2, help="how many to test at once")
     parser.add_argument(
-        "--seeds", type=int, default=0, help="let the simulation try so many seeds as well"
+        "--seeds", type=int, default=0, help="also run this many seeds of the simulation"
     )
     return parser.parse_args()
 
 
 def _check_tests(console: Console, chosen: Sequence[Mutation], processes: int) -> None:
-    """Run the tests on the source as it is: one that fails anyway would notice everything."""
+    """Run the tests on the unchanged source: one that fails anyway proves nothing."""
     tests = sorted({one.test for one in chosen})
-    console.print(f"{len(chosen)} protections; first their tests with all of them in place")
+    console.print(f"{len(chosen)} protections; first, their tests on the unchanged source")
     with TemporaryDirectory(prefix="syncline-mutation-") as folder:
         told = _run_tests(_copy_source(folder), tests, "-n", str(processes))
     if told.returncode != PASSED:
@@ -160,7 +160,7 @@ def _show(console: Console, verdicts: Sequence[Verdict]) -> None:
         if one.is_skipped:
             console.print(f"No test of {one.mutation.protection} can be run here.", style="yellow")
         elif not one.is_noticed:
-            console.print(f"Nobody misses {one.mutation.protection}.", style="red")
+            console.print(f"No test fails without {one.mutation.protection}.", style="red")
 
 
 if __name__ == "__main__":

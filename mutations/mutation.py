@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 
 class DoesNotApply(Exception):
-    """The source does not hold the text that a mutation changes, or holds it more than once."""
+    """The source does not contain the text that a mutation changes, or contains it twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A protection, the text that stands for it, and the test that should miss it."""
+    """A protection, the source text that implements it, and the test that should notice."""
 
     protection: str
     without_it: str

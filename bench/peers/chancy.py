@@ -52,7 +52,7 @@ async def latency(chancy, _url, count):
 
 
 def eager_worker(chancy):
-    """It writes what has ended once a second unless told otherwise."""
+    """By default it writes finished jobs only once a second."""
     worker = Worker(chancy)
     worker.send_outgoing_interval = FLUSH_SECONDS
     return worker

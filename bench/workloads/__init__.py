@@ -1,1 +1,1 @@
-"""What Syncline is measured at: a module per workload, each through the public `Engine` alone."""
+"""The workloads, one module each; they use only the public `Engine`."""

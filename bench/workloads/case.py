@@ -1,4 +1,4 @@
-"""One trial of a workload: where it runs, with which options, and the engine it measures."""
+"""One trial of a workload: its database, its options, and the engine it measures."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from bench.measure import Figures, Tally
 from syncline import Connection, Connector, Engine, Settings, SyncResult
 
 PROVIDER = "bench"
-PROFILE = "BENCH_PROFILE"  # set where the server keeps statistics of its statements
+PROFILE = "BENCH_PROFILE"  # set if the server keeps statistics of its statements
 PENDING = """
     SELECT EXISTS (SELECT FROM syncline.sync_jobs WHERE status IN ('queued', 'running'))
 """
@@ -21,7 +21,7 @@ PENDING = """
 
 @dataclass(frozen=True)
 class Case:
-    """What the harness hands to a workload's process."""
+    """What the harness passes to a workload's process."""
 
     url: str
     psql: str
@@ -32,7 +32,7 @@ class Case:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Any]:
-        """Open a connection beside the engine's, to prepare and to look."""
+        """Open a separate connection, to prepare data and to read it."""
         session = await asyncpg.connect(self.url, command_timeout=1800)
         try:
             yield session
@@ -41,7 +41,7 @@ class Case:
 
     @asynccontextmanager
     async def engine(self, connector: Connector, **executor: Any) -> AsyncIterator[Engine]:
-        """Open an engine on a migrated schema; what is not named here is as by default."""
+        """Open an engine on a migrated schema, with default settings except those given here."""
         executor = {"concurrency": self.options.get("concurrency", 8000)} | executor
         settings = Settings(database_url=self.url, executor=executor)
         async with Engine(settings, connectors=[connector]) as engine:
@@ -50,7 +50,7 @@ class Case:
 
 
 class Counted(Connector):
-    """A connector that does nothing but tell that it was called."""
+    """A connector that does nothing but record that it was called."""
 
     provider = PROVIDER
 
@@ -64,7 +64,7 @@ class Counted(Connector):
 
 @asynccontextmanager
 async def running(engine: Engine, **roles: bool) -> AsyncIterator[None]:
-    """Run the engine's loops, as a deployed worker does, and stop them in good order."""
+    """Run the engine's loops, as a deployed worker does, and stop them in order."""
     loops = asyncio.create_task(engine.run(**roles))
     try:
         yield
@@ -87,12 +87,12 @@ async def drain(case: Case, engine: Engine, tally: Tally) -> Figures:
 
 
 async def begin_measuring(session: Any) -> None:
-    """Forget what the preparation cost, where the server keeps statistics."""
+    """Reset the server's statistics, if it keeps them, to leave out the preparation."""
     if os.environ.get(PROFILE):
         await session.execute("SELECT pg_stat_statements_reset()")
 
 
 async def vacuum(session: Any, tables: Iterable[str] = ("connections", "sync_jobs")) -> None:
-    """Clear away what the preparation left behind, and tell the planner how things are."""
+    """Vacuum what the preparation left behind, and update the planner's statistics."""
     for table in tables:
         await session.execute(f"VACUUM ANALYZE syncline.{table}")

@@ -1,4 +1,4 @@
-"""Rows as a working engine would have left them, many at a time and by plain SQL."""
+"""Rows as a running engine would have left them, many at a time and by plain SQL."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ NEW_CONNECTIONS = """
 
 USED_CONNECTIONS = """
     -- Connections that have run before, their slots spread from $3 to $4 seconds from now,
-    -- but for one in ten ($5), whose slot has just passed.
+    -- except one in ten ($5), whose slot has just passed.
     INSERT INTO syncline.connections
            (id, tenant_id, provider_slug, external_id, created_at, look_at, last_finished_at,
             metadata)
@@ -53,7 +53,7 @@ LAST_JOBS = """
 """
 
 IN_BACKOFF = """
-    -- Of so many connections the job waits for its next attempt.
+    -- Connections whose job waits for its next attempt.
     INSERT INTO syncline.sync_jobs (id, tenant_id, provider_slug, connection_id, attempts,
            scheduled_at, slot_at, started_at, retry_after, error)
     SELECT pg_temp.ordered_id(0, row_number() OVER (ORDER BY id)), tenant_id, provider_slug, id, 3,
@@ -64,7 +64,7 @@ IN_BACKOFF = """
 
 FINISHED_JOBS = """
     -- Jobs of the past, spread evenly over the connections and stored in the order of time, as they
-    -- came to be: one connection after the other, the index by connection would be packed full.
+    -- came to be; stored connection by connection, they would pack the index by connection.
     INSERT INTO syncline.sync_jobs (id, tenant_id, provider_slug, connection_id, job_type, status,
            scheduled_at, started_at, finished_at)
     SELECT pg_temp.ordered_id(20, n), c.tenant_id, c.provider_slug, c.id, 'full', 'succeeded',
@@ -85,7 +85,7 @@ QUEUED_JOBS = """
 
 
 async def add_connections(session: Any, count: int) -> None:
-    """Add connections that never ran: the next tick queues a job for each."""
+    """Add connections that never ran; the next tick queues a job for each."""
     await _fill(session, NEW_CONNECTIONS, count, PROVIDER)
     await vacuum(session)
 
@@ -93,7 +93,7 @@ async def add_connections(session: Any, count: int) -> None:
 async def add_used_connections(
     session: Any, count: int, *, slots: tuple[float, float], some_due: bool, in_backoff: int = 0
 ) -> None:
-    """Add connections with a finished job each; of `in_backoff` more, the job is waiting."""
+    """Add connections with a finished job each, and `in_backoff` more with a waiting job."""
     everything = (count + in_backoff, PROVIDER, *slots, some_due, float(INTERVAL_SECONDS))
     await _fill(session, USED_CONNECTIONS, *everything)
     await _fill(session, LAST_JOBS)
@@ -113,7 +113,7 @@ async def queue_jobs(session: Any) -> None:
 
 
 async def give_a_past(session: Any) -> None:
-    """Let every connection have run before, as all but the newest have."""
+    """Mark every connection as having run before, as nearly all have in production."""
     await session.execute("UPDATE syncline.connections SET last_finished_at = now()")
     await vacuum(session)
 
@@ -121,6 +121,6 @@ async def give_a_past(session: Any) -> None:
 async def _fill(session: Any, statement: str, *arguments: Any) -> None:
     async with session.transaction():
         await session.execute(ORDERED_ID)
-        # The rows are sound; checking each reference would only make the wait longer.
+        # The rows are consistent; checking each reference would only take time.
         await session.execute("SET LOCAL session_replication_role = replica")
         await session.execute(statement, *arguments)

@@ -1,4 +1,4 @@
-"""Drains: no-op jobs, with new cursors, with a past, under an old snapshot, again and again."""
+"""Drains: no-op jobs, new cursors, slow connectors, finished jobs, an old snapshot, memory."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ class NewCursor(Counted):
 
 
 class Slow(Counted):
-    """Awaits an answer for a while, as most connectors do most of the time."""
+    """Waits for an answer for a while, as most connectors do most of the time."""
 
     async def sync(self, connection: Connection, cursor: Any) -> SyncResult:  # noqa: ARG002
         self.noted()
@@ -39,7 +39,7 @@ class Slow(Counted):
 
 
 async def no_op(case: Case) -> Figures:
-    """Enqueue by one tick, then drain, over as many connections as jobs."""
+    """Enqueue with one tick, then drain; each job has its own connection."""
     return await tick_and_drain(case, Counted)
 
 
@@ -49,7 +49,7 @@ async def cursor(case: Case) -> Figures:
 
 
 async def slow(case: Case) -> Figures:
-    """Connectors that wait, so many at once: how near do we come to what that allows?"""
+    """Many connectors that wait at once; compare the rate with the ideal one."""
     figures = await tick_and_drain(case, Slow)
     ideal = case.size("concurrency") / SLEEP_SECONDS
     return figures | {"÷ ideal": figures[JOBS_PER_SECOND] / ideal}
@@ -78,7 +78,7 @@ async def tick_and_drain(case: Case, kind: type[Counted], *, finished_jobs: int 
 
 
 async def snapshot(case: Case) -> Figures:
-    """Several drains in a row while, if so told, somebody's old snapshot is held open."""
+    """Several drains in a row, with or without an old snapshot held open."""
     async with case.session() as reader:
         held = reader.transaction(isolation="repeatable_read")
         await held.start()
@@ -90,7 +90,7 @@ async def snapshot(case: Case) -> Figures:
 
 
 async def _cycles(case: Case) -> tuple[list[float], float]:
-    """Return the rate of each drain, and the milliseconds of a look that finds nothing."""
+    """Return the rate of each drain, and the milliseconds of a claim that finds nothing."""
     connector = Counted(lambda: None)
     rates = []
     async with case.engine(connector) as engine, case.session() as session:
@@ -108,7 +108,7 @@ async def _cycles(case: Case) -> tuple[list[float], float]:
 
 
 async def memory(case: Case) -> Figures:
-    """What the process holds after some jobs, and after many more."""
+    """The memory of the process after some jobs, and after many more."""
     connector = Counted(lambda: None)
     held: list[float] = []
     async with case.engine(connector) as engine, case.session() as session:

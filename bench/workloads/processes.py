@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 60
 
 
 async def drain_together(case: Case) -> Figures:
-    """Let so many processes start at once, and time them until nothing is pending."""
+    """Start several processes at once, and time them until nothing is pending."""
     jobs, workers = case.size("jobs"), case.size("workers")
     async with case.engine(Counted(lambda: None)) as engine, case.session() as session:
         await add_connections(session, jobs)
@@ -32,11 +32,11 @@ async def drain_together(case: Case) -> Figures:
 
 
 class Crew:
-    """Worker processes that wait for the word to begin, and for the word to end."""
+    """Worker processes that wait for a signal to begin and a signal to end."""
 
     def __init__(self, case: Case, workers: int) -> None:
         spawn = multiprocessing.get_context("spawn")
-        # One place for each, so that nobody has to lock.
+        # One place for each process, so that none has to lock.
         self._started: Any = spawn.Array("q", workers, lock=False)
         self._cpu: Any = spawn.Array("d", workers, lock=False)
         self._go, self._end = spawn.Barrier(workers + 1), spawn.Event()
@@ -48,10 +48,10 @@ class Crew:
             process.start()
 
     async def drain(self, jobs: int, session: Any) -> float:
-        """Return the seconds from the word to begin until nothing is pending."""
+        """Return the seconds from the start signal until nothing is pending."""
         await asyncio.to_thread(self._go.wait, PATIENCE_SECONDS)
         began = ended = time.perf_counter()
-        # To look into the table while it is being drained would slow the drain down.
+        # Querying the table while it is being drained would slow the drain down.
         while sum(self._started) < jobs:  # noqa: ASYNC110  (other processes set no event here)
             await asyncio.sleep(POLL_SECONDS)
         while await session.fetchval(PENDING):
@@ -60,7 +60,7 @@ class Crew:
         return ended - began
 
     def dismiss(self) -> float:
-        """End the processes, and return what they used."""
+        """End the processes, and return the processor time that they used."""
         self._end.set()
         for process in self._processes:
             process.join(PATIENCE_SECONDS)
@@ -76,7 +76,7 @@ def work(
     go: Barrier,
     end: Event,
 ) -> None:
-    """Be one worker process."""
+    """Run one worker process."""
 
     def note() -> None:
         started[place] += 1
@@ -93,7 +93,7 @@ def work(
 
 
 def wait_for(end: Event) -> None:
-    """Wait for the word to end, or for the end of whoever would say it."""
+    """Wait for the signal to end, or for the end of the parent process."""
     parent = multiprocessing.parent_process()
     while not end.wait(1) and parent is not None and parent.is_alive():
         pass

@@ -1,4 +1,4 @@
-"""Signals through the executor, beside psql's COPY of the same rows into the same table."""
+"""Signals through the executor, compared with psql's COPY of the same rows."""
 
 import asyncio
 import tempfile
@@ -26,7 +26,7 @@ BODY = {
 
 
 class WithSignals(Counted):
-    """Brings a page of signals of about 500 bytes each."""
+    """Returns a page of signals of about 500 bytes each."""
 
     def __init__(self, tally: Tally, a_job: int) -> None:
         super().__init__(tally.job)
@@ -43,7 +43,7 @@ class WithSignals(Counted):
 
 
 async def ingest(case: Case) -> Figures:
-    """Drain jobs that bring signals; then empty the table, and COPY what was in it."""
+    """Drain jobs that return signals; then empty the table, and COPY the same rows back."""
     jobs, a_job = case.size("jobs"), case.size("signals")
     tally = Tally(jobs)
     async with case.engine(WithSignals(tally, a_job)) as engine, case.session() as session:
@@ -60,7 +60,7 @@ async def ingest(case: Case) -> Figures:
 
 
 async def copy_again(case: Case, session: Any) -> float:
-    """Return the seconds that psql needs for the same rows and the same indexes."""
+    """Return the seconds that psql needs for the same rows and indexes."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "signals.txt"
         await _psql(case, f"\\copy syncline.signals TO '{file}'")

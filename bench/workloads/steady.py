@@ -1,4 +1,4 @@
-"""A long while of ordinary life: many connections, each with its interval, one process."""
+"""Ordinary operation for a while: many connections, each with its interval, one process."""
 
 import asyncio
 import time
@@ -9,11 +9,11 @@ from bench.workloads.case import Case, Counted, begin_measuring, running
 from bench.workloads.data import INTERVAL_SECONDS, add_used_connections
 
 LATENESS_P50, LATENESS_P99 = "lateness p50, s", "lateness p99, s"
-FILLED_PER_SECOND = 5000  # rows that the preparation is given time for, before the first slot
+FILLED_PER_SECOND = 5000  # how fast the preparation is assumed to be; the first slot comes after it
 TABLES = ("connections", "sync_jobs")
 
 LATENESS = """
-    -- How late jobs began that were to begin in the given time; the rate is that of its second
+    -- How late the jobs started that were due in the given time. The rate is that of its second
     -- half, because at first fewer are due, until the jitter of the first slots has spread.
     SELECT count(*) FILTER (WHERE due_at > $1 + ($2 - $1) / 2) AS jobs,
            percentile_cont(0.5) WITHIN GROUP (ORDER BY late) AS p50,
@@ -30,7 +30,7 @@ SIZE = """
 
 
 async def steady_state(case: Case) -> Figures:
-    """Run every loop for a while and judge by the rows how late the jobs began."""
+    """Run every loop for a while, and read from the rows how late the jobs started."""
     seconds, connections = case.size("seconds"), case.size("connections")
     ahead = connections / FILLED_PER_SECOND
     async with case.engine(Counted(lambda: None)) as engine, case.session() as session:

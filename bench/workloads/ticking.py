@@ -1,4 +1,4 @@
-"""The scheduler: how many connections a tick plans, and what one costs that finds nothing."""
+"""The scheduler: how many connections a tick plans, and what an empty tick costs."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ BY_LOOP = "÷ per-row loop"
 EMPTY_TICK = "empty tick, ms"
 EMPTY_TICK_AFTER = "empty tick after a busy one, ms"
 EMPTY_TICKS = 9
-NOT_DUE = (600, 880)  # seconds ahead: far enough for the preparation to take its time
+NOT_DUE = (600, 880)  # seconds ahead, to leave enough time for the preparation
 
 LOCK_ONE = """
     SELECT id, tenant_id, provider_slug FROM syncline.connections
@@ -63,7 +63,7 @@ async def tick(case: Case) -> Figures:
 
 
 class TickHeard(logging.Handler):
-    """Hears what the next tick tells of itself."""
+    """Waits for the log event of the next tick."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -75,7 +75,7 @@ class TickHeard(logging.Handler):
 
 
 async def first_tick(engine: Engine) -> float:
-    """Return how many connections a second a scheduler plans when it begins to run."""
+    """Return how many connections per second a starting scheduler plans."""
     heard = TickHeard()
     SCHEDULER.addHandler(heard)
     SCHEDULER.setLevel(logging.INFO)
@@ -88,7 +88,7 @@ async def first_tick(engine: Engine) -> float:
 
 
 async def empty_tick(engine: Engine) -> float:
-    """Return the milliseconds of a tick that finds nothing due, the median of several."""
+    """Return the median milliseconds of several ticks that find nothing due."""
     took = []
     for _ in range(EMPTY_TICKS):
         began = time.perf_counter()
@@ -99,7 +99,7 @@ async def empty_tick(engine: Engine) -> float:
 
 
 async def per_row_loop(session: Any, count: int) -> float:
-    """Return how many connections a second a scheduler plans that takes one row at a time."""
+    """Return how many connections per second a scheduler plans that takes one row at a time."""
     patch = json.dumps({"next_run_at": "2026-01-01T00:00:00Z", "last_jitter_seconds": 0})
     began = time.perf_counter()
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""How soon a job starts that somebody asked for."""
+"""How soon a triggered job starts."""
 
 import asyncio
 from functools import partial

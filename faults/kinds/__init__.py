@@ -1,4 +1,4 @@
-"""Every kind of fault: a name, a sentence, and the function that brings it about."""
+"""Every kind of fault: a name, what must hold, and the function that injects it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ Inject = Callable[[Stage], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`full` and `quick` say how often it is injected in a run; `loses_claims`, that the database
-    may forget who runs a job, or give it away early, so that two workers call at once."""
+    """`full` and `quick` say how often it is injected. `loses_claims` says that the database may
+    forget who runs a job, or give it away early, so that two workers call at once."""
 
     name: str
     family: str
@@ -29,7 +29,7 @@ CATALOGUE: dict[str, Kind] = {}
 def kind(
     name: str, *, full: int, quick: int = 1, loses_claims: bool = False
 ) -> Callable[[Inject], Inject]:
-    """Enter a function, whose docstring says what must hold, into the catalogue."""
+    """Add a function, whose docstring says what must hold, to the catalogue."""
 
     def enter(inject: Inject) -> Inject:
         family = inject.__module__.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Clocks that jump while work goes on."""
+"""Clocks that jump during work."""
 
 import signal
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from faults.waiting import TooLate, until
 AHEAD = timedelta(days=1)
 TICKS_SECONDS = 5
 
-# What nobody would look at, or claim, or reap, for hours.
+# What would not be checked, claimed or reaped for hours.
 PUT_OFF = """
     SELECT c.external_id, c.look_at, j.status, j.scheduled_at, j.retry_after, j.lease_expires_at
       FROM syncline.connections c LEFT JOIN syncline.sync_jobs j
@@ -29,12 +29,12 @@ PUT_OFF = """
 
 @kind("the database's clock a day ahead for a moment", full=3, loses_claims=True)
 async def jump(stage: Stage) -> None:
-    """What was planned, claimed or leased ahead is brought back, also a dead worker's jobs."""
+    """Whatever was planned, claimed or leased at the later time is corrected."""
     began_at = await stage.database.now()
     await set_clock(stage, shift_clock(f"{AHEAD.days} days"))
     try:
         await until_all_claimed_ahead(stage, began_at + AHEAD)
-        (await stage.busy_worker()).kill()  # what it holds is leased until that day
+        (await stage.busy_worker()).kill()  # its jobs are leased until that day
     finally:
         await set_clock(stage, RESTORE)
     await stage.measure_return(await stage.database.now())
@@ -51,7 +51,7 @@ async def jump(stage: Stage) -> None:
 
 
 async def set_clock(stage: Stage, statement: str) -> None:
-    """Change the clock while nobody is logged in, so that no transaction knows two times."""
+    """Change the clock while no other session is open: no transaction may see two times."""
     person = await asyncpg.connect(stage.database.url)
 
     async def is_alone() -> bool:
@@ -64,11 +64,11 @@ async def set_clock(stage: Stage, statement: str) -> None:
     finally:
         await person.execute(ACCEPT_LOGINS)
         await person.close()
-        stage.database.close()  # what it was asked before was planned with the other clock
+        stage.database.close()  # its statements were planned with the other clock
 
 
 async def until_all_claimed_ahead(stage: Stage, ahead_at: datetime) -> None:
-    """Wait until every live stream and a new one ran at the later time."""
+    """Wait until every live stream and a new one have run at the later time."""
     newcomer = await stage.add_newcomer()
     names = stage.provider.live()
 
@@ -81,7 +81,7 @@ async def until_all_claimed_ahead(stage: Stage, ahead_at: datetime) -> None:
 
 @kind("a host's clock jumps two hours, and back", full=2, quick=0)
 async def jump_on_host(stage: Stage) -> None:
-    """A worker and a scheduler go on: only the database's clock counts."""
+    """A worker and a scheduler continue: only the database's clock counts."""
     for process in stage.fleet.running():
         process.send(signal.SIGTERM)
     worker = await stage.fleet.start("worker", prefix=shifted(TWO_HOURS))

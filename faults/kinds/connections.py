@@ -15,7 +15,7 @@ async def in_mid_run(stage: Stage, name: str) -> None:
 
 @kind("a connection deleted in mid-run", full=6)
 async def delete(stage: Stage) -> None:
-    """The run settles nothing; no row of it ever comes back."""
+    """The run stores nothing; none of its rows comes back."""
     name = await stage.add_stream("doomed", Stream(per_second=5))
     await in_mid_run(stage, name)
     stage.provider.streams[name].freeze()
@@ -25,7 +25,7 @@ async def delete(stage: Stage) -> None:
 
 @kind("a connection paused in mid-run, then resumed", full=8)
 async def pause(stage: Stage) -> None:
-    """The run keeps its page; nothing follows until it is resumed."""
+    """The run stores its page; nothing follows until the connection is resumed."""
     name = stage.rng.choice(stage.provider.live())
     await in_mid_run(stage, name)
     connection_id = stage.ids[name]
@@ -45,7 +45,7 @@ async def pause(stage: Stage) -> None:
 
 @kind("a connection re-intervalled in mid-run", full=8)
 async def change_interval(stage: Stage) -> None:
-    """The run goes on, and its cursor is kept."""
+    """The run continues, and its cursor is kept."""
     name = stage.rng.choice(stage.provider.live())
     await in_mid_run(stage, name)
     await stage.engine.connections.set_interval(stage.ids[name], stage.rng.randrange(60, 600))

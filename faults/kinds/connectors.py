@@ -23,7 +23,7 @@ async def exit_process(stage: Stage) -> None:
 
 @kind("a connection that kills every worker", full=1, quick=0)
 async def poison(stage: Stage) -> None:
-    """After five lapses in a row it is put out of action, and workers stop dying of it."""
+    """After five lapses in a row its connection is in error, and no more workers die."""
     while (name := await stage.add_newcomer()) in stage.blocking:
         pass
     deaths, taken_by = 0, stage.provider.order(name, "exits the process")
@@ -48,7 +48,7 @@ async def is_active(stage: Stage, name: str) -> bool:
 
 @kind("a connector holds the interpreter", full=3)
 async def hold_interpreter(stage: Stage) -> None:
-    """No lease is renewed; what lapses runs elsewhere, and the late result counts nothing."""
+    """No lease is renewed; lapsed jobs run elsewhere, and late results are not stored."""
     ordered_at = await stage.database.now()
     await stage.order("holds the interpreter")
     await stage.measure_recovery(ordered_at)
@@ -80,32 +80,32 @@ async def never_return(stage: Stage) -> None:
 
 @kind("a blocking connector never returns", full=2)
 async def block_for_ever(stage: Stage) -> None:
-    """Its thread cannot be stopped: the slot is lost, the job runs again."""
+    """Its thread cannot be stopped: the slot stays taken, the job runs again."""
     name = stage.rng.choice([one for one in stage.provider.live() if one in stage.blocking])
     await stage.order("never returns", name)
 
 
 @kind("a provider limits rates", full=3)
 async def limit_rates(stage: Stage) -> None:
-    """Everyone waits as told."""
+    """Every connection waits as long as the provider asks."""
     await trouble(stage, "limits")
 
 
 @kind("a provider fails", full=3, quick=0)
 async def fail(stage: Stage) -> None:
-    """Everyone backs off, and comes back."""
+    """Every connection backs off, and continues afterwards."""
     await trouble(stage, "fails")
 
 
 @kind("a provider hangs", full=2, quick=0)
 async def hang(stage: Stage) -> None:
-    """Every slot may be taken up by calls without an answer, for a while."""
+    """For a while, unanswered calls may take every slot; then work continues."""
     await trouble(stage, "hangs")
 
 
 @kind("a provider talks nonsense", full=2)
 async def talk_nonsense(stage: Stage) -> None:
-    """No nonsense is stored, no cursor moves."""
+    """Nothing of it is stored, and no cursor moves."""
     await trouble(stage, "talks nonsense")
 
 

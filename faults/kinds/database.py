@@ -1,4 +1,4 @@
-"""A Postgres that goes away, comes back, has no room, or takes nothing."""
+"""A Postgres that goes away, comes back, is full, or stores nothing."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ LONG_LEASE_SECONDS = 60  # a lease that outlasts a refusal: nothing need lapse m
 
 @kind("Postgres restarts", full=4)
 async def restart(stage: Stage) -> None:
-    """Costs time only: work goes on within five seconds of its return."""
+    """Costs only time: work continues within five seconds of its return."""
     await end_and_start(stage, stage.server.stop)
 
 
@@ -37,7 +37,7 @@ async def end_and_start(stage: Stage, end: Callable[[], None]) -> None:
 
 @kind("Postgres unreachable, loudly", full=1)
 async def refuse(stage: Stage) -> None:
-    """Connections are reset and refused for a minute; nobody gives up."""
+    """Connections are reset and refused for a minute; no process gives up."""
     for process in stage.fleet.running():
         process.link.refuse()
     await outlast(stage)
@@ -45,14 +45,14 @@ async def refuse(stage: Stage) -> None:
 
 @kind("Postgres unreachable, silently", full=1)
 async def silence(stage: Stage) -> None:
-    """Nothing passes and nobody says so, for a minute; every wait has its limit."""
+    """For a minute, nothing arrives and nothing fails; every wait has its limit."""
     for process in stage.fleet.running():
         process.link.silence()
     await outlast(stage)
 
 
 async def outlast(stage: Stage) -> None:
-    # The fault is the time itself: the engine must bear all of it.
+    # The outage is a length of time; there is no event to wait for.
     await asyncio.sleep(QUICK_OUTAGE_SECONDS if stage.is_quick else OUTAGE_SECONDS)
     back_at = await stage.database.now()
     for process in stage.fleet.running():
@@ -69,7 +69,7 @@ async def terminate_sessions(stage: Stage) -> None:
 
 @kind("max_connections reached", full=2)
 async def fill_up(stage: Stage) -> None:
-    """Nobody else gets in; those inside work on, the others come back when there is room."""
+    """Open sessions keep working; processes without one continue when there is room."""
     held = []
     try:
         with suppress(asyncpg.TooManyConnectionsError):
@@ -87,13 +87,13 @@ async def fill_up(stage: Stage) -> None:
 
 @kind("logins refused", full=3)
 async def refuse_logins(stage: Stage) -> None:
-    """Every session is ended and none can be opened for a while: costs time only."""
+    """Every session is ended and none can be opened for a while: costs only time."""
     await refuse_work(stage, REFUSE_LOGINS, ACCEPT_LOGINS)
 
 
 @kind("a database that is read-only for a while", full=3)
 async def become_read_only(stage: Stage) -> None:
-    """Costs time only, though sessions opened meanwhile stay read-only to their end."""
+    """Costs only time, although sessions opened meanwhile stay read-only."""
     name = await stage.database.value("SELECT quote_ident(current_database())")
     await refuse_work(
         stage,
@@ -103,7 +103,7 @@ async def become_read_only(stage: Stage) -> None:
 
 
 async def refuse_work(stage: Stage, begin: str, end: str) -> None:
-    """Let workers with long leases store nothing for a while; nothing may be counted for it."""
+    """Let workers with long leases store nothing for a while; no attempt may be counted."""
     for worker in stage.fleet.running("worker"):
         worker.send(signal.SIGTERM)
     long_lease = {"EXECUTOR__LEASE_SECONDS": LONG_LEASE_SECONDS}
@@ -113,7 +113,7 @@ async def refuse_work(stage: Stage, begin: str, end: str) -> None:
         return all(stage.provider.calls_by(worker.pid) for worker in workers)
 
     await stage.until_its_turn(all_work, within=PATIENCE_SECONDS, what="workers with long leases")
-    person = await asyncpg.connect(stage.database.url)  # whose session outlasts all
+    person = await asyncpg.connect(stage.database.url)  # this session survives the fault
     try:
         async with stage.costs_time_only():
             await person.execute(begin)

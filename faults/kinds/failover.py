@@ -20,7 +20,7 @@ STORED = "SELECT id FROM syncline.signals"
 
 
 class Follower:
-    """Follows past every fault of the network, and counts what it was told."""
+    """Follows signals on a direct connection, and counts what it received."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -45,7 +45,7 @@ class Follower:
         await until(has_read_enough, within=PATIENCE_SECONDS, what="signals that will be lost")
 
     async def judge(self) -> None:
-        """Complain of what is stored and was not told, and of what was told twice."""
+        """Complain about stored signals that it did not receive, or received twice."""
 
         async def missed() -> int:
             await self.catch_up()
@@ -59,12 +59,12 @@ class Follower:
         except TooLate:
             self._stage.record.complain(f"a follower missed {await missed()} signals")
         if repeated := sum(count > 1 for count in self.told.values()):
-            self._stage.record.complain(f"a follower was told {repeated} signals again")
+            self._stage.record.complain(f"a follower received {repeated} signals again")
 
 
 @kind("an older backup is restored under a follower", full=2, loses_claims=True)
 async def restore(stage: Stage) -> None:
-    """Work goes on from what is stored, and the follower is told all of that once."""
+    """Work continues from what is stored, and the follower receives all of it once."""
     backup = stage.server._cluster.home / "backup"
 
     def put_back() -> None:
@@ -79,7 +79,7 @@ async def restore(stage: Stage) -> None:
 
 @kind("a lagging standby is promoted under a follower", full=2, loses_claims=True)
 async def promote(stage: Stage) -> None:
-    """Work goes on at the new primary from what it has; the follower is told all of that once."""
+    """Work continues on the new primary, and the follower receives what it stores once."""
     standby = Standby(stage.server, stage.database.url)
 
     def take_over() -> None:
@@ -96,17 +96,17 @@ async def promote(stage: Stage) -> None:
 
 
 async def lose_commits(stage: Stage, break_history: Callable[[], None]) -> None:
-    """Let a follower read signals, lose them, and see whether it is told what comes instead."""
+    """Let a follower read signals, lose them, and check that it receives what replaces them."""
     follower = Follower(stage)
     await follower.read_what_will_be_lost()
     await asyncio.to_thread(break_history)
     await stage.measure_return(await stage.database.now())
-    await stage.heal()  # every stream goes on, under numbers that the lost commits had
+    await stage.heal()  # every stream continues, under the numbers of the lost commits
     await follower.judge()
 
 
 def move_address(old_url: str, new_url: str) -> None:
-    """Let the address of a dead server lead to another, as a virtual one would."""
+    """Point the address of a dead server to another, like a virtual IP."""
     old, new = socket_of(old_url), socket_of(new_url)
     old.unlink(missing_ok=True)
     os.symlink(new, old)

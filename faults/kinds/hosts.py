@@ -11,7 +11,7 @@ from faults.pooler import PgBouncer
 from faults.stage import PATIENCE_SECONDS, NotFound, Stage
 from faults.waiting import until
 
-CALLS = 20  # that a worker must have made before it counts as working
+CALLS = 20  # calls that a worker must have made before it counts as working
 TWO_HOURS = 7200
 FAKETIME_LIBRARIES = ("*/faketime/libfaketime.so.1", "faketime/libfaketime.so.1")
 
@@ -23,8 +23,8 @@ async def work_for_a_while(
     prefix: Sequence[str] = ("-m",),
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Let a worker of an odd kind take the others' place, then end it; none may leave a row."""
-    for other in stage.fleet.running("worker"):  # else they might leave it nothing to do
+    """Let an odd worker replace the others, then end it; it may leave no row running."""
+    for other in stage.fleet.running("worker"):  # otherwise they might leave it nothing to do
         other.send(signal.SIGTERM)
     worker = await stage.fleet.start("worker", settings, prefix=prefix, environment=environment)
     await until_working(stage, worker)
@@ -46,7 +46,7 @@ def shifted(seconds: int) -> tuple[str, ...]:
 
 @kind("a pool of 2 with concurrency 20", full=2, quick=0)
 async def small_pool(stage: Stage) -> None:
-    """Leases are renewed on a connection of their own; nothing waits for ever."""
+    """Leases are renewed on a separate connection; nothing waits forever."""
     await work_for_a_while(stage, {"POOL_SIZE": 2, "EXECUTOR__CONCURRENCY": 20})
 
 
@@ -99,7 +99,7 @@ def find_libfaketime() -> Path:
 
 @kind("twenty executors and two schedulers", full=1, quick=0)
 async def crowd(stage: Stage) -> None:
-    """They get in each other's way without a deadlock, and all end well."""
+    """They compete without a deadlock, and all exit cleanly."""
     number = 6 if stage.is_quick else 20 - len(stage.fleet.running("worker"))
     settings = {"POOL_SIZE": 3}
     crowd = [await stage.fleet.start("worker", settings) for _ in range(number)]

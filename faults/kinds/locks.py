@@ -1,4 +1,4 @@
-"""Rows that somebody holds in an open transaction."""
+"""Rows that another session holds in an open transaction."""
 
 import asyncio
 from typing import Any
@@ -12,10 +12,10 @@ from faults.stage import PATIENCE_SECONDS, Stage
 from faults.waiting import until
 
 HELD = 60
-HELD_SECONDS = 7.0  # longer than a stream may stand still
+HELD_SECONDS = 7.0  # longer than a stream may go without progress
 RECORDS = 40
 
-# It takes what is free and waits for nothing, so that no deadlock is of its own making.
+# It locks what is free and waits for nothing, so that it causes no deadlock itself.
 LOCK_CONNECTIONS = """
     SELECT id FROM syncline.connections WHERE id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED
 """
@@ -29,19 +29,19 @@ LOCK_JOBS = """
 
 @kind("sixty connections held by somebody", full=3)
 async def hold_connections(stage: Stage) -> None:
-    """All others go on; the held ones keep their pages and leases, and go on afterwards."""
+    """All others continue; the held ones keep pages and leases, and continue afterwards."""
     async with stage.costs_time_only("held"):
         await hold(stage, LOCK_CONNECTIONS)
 
 
 @kind("the jobs of sixty connections held by somebody", full=3, quick=0)
 async def hold_jobs(stage: Stage) -> None:
-    """All others go on; the held ones, whose leases nobody can renew, go on afterwards."""
+    """All others continue; the held ones, whose leases cannot be renewed, do so afterwards."""
     await hold(stage, LOCK_JOBS)
 
 
 async def hold(stage: Stage, lock: str) -> None:
-    """Hold rows of streams that are under way, and see who is held up."""
+    """Hold rows of running streams, and check which streams are delayed."""
     names = [await stage.add_stream("held", Stream(records=RECORDS)) for _ in range(HELD)]
 
     async def all_under_way() -> bool:
@@ -64,7 +64,7 @@ async def hold(stage: Stage, lock: str) -> None:
 
 
 async def lock_all(person: Any, lock: str, ids: list[UUID]) -> None:
-    """Lock a row of every connection, whenever it is free."""
+    """Lock a row of every connection as soon as it is free."""
     held: set[UUID] = set()
 
     async def holds_all() -> bool:

@@ -1,4 +1,4 @@
-"""The way between a process and Postgres: cut, delayed, half dead."""
+"""The link between a process and Postgres: cut, delayed, half-open."""
 
 import asyncio
 import signal
@@ -35,13 +35,13 @@ async def cut_at_commit(stage: Stage, moment: Moment, about: str) -> None:
 
 @kind("claim cut before COMMIT", full=10, quick=0)
 async def cut_claim_before(stage: Stage) -> None:
-    """Nothing was claimed; somebody claims it next."""
+    """Nothing was claimed; a later claim takes the jobs."""
     await cut_at_commit(stage, "before", CLAIM)
 
 
 @kind("claim cut after COMMIT", full=6)
 async def cut_claim_after(stage: Stage) -> None:
-    """The jobs are held by nobody who knows; their leases lapse."""
+    """The worker does not know that it has the jobs; their leases lapse."""
     await cut_at_commit(stage, "after", CLAIM)
 
 
@@ -53,19 +53,19 @@ async def cut_settle_before(stage: Stage) -> None:
 
 @kind("settle cut after COMMIT", full=15)
 async def cut_settle_after(stage: Stage) -> None:
-    """All was stored; trying again changes nothing."""
+    """Everything was stored; trying again changes nothing."""
     await cut_at_commit(stage, "after", SETTLE)
 
 
 @kind("tick cut before COMMIT", full=4)
 async def cut_tick_before(stage: Stage) -> None:
-    """No job, no metadata; the next tick makes both."""
+    """Neither job nor metadata was stored; the next tick writes both."""
     await cut_tick(stage, "before")
 
 
 @kind("tick cut after COMMIT", full=4)
 async def cut_tick_after(stage: Stage) -> None:
-    """Job and metadata are both there, though the scheduler does not know."""
+    """Job and metadata are both stored, although the scheduler does not know."""
     await cut_tick(stage, "after")
 
 
@@ -82,13 +82,13 @@ async def cut_tick(stage: Stage, moment: Moment) -> None:
 
 @kind("all connections of a worker reset", full=12)
 async def reset(stage: Stage) -> None:
-    """Whatever was under way is done again."""
+    """Whatever was in progress is done again."""
     stage.any("worker").link.reset()
 
 
 @kind("a half-open socket", full=3)
 async def half_open(stage: Stage) -> None:
-    """One connection falls silent for ever; it is found out, and work goes on over others."""
+    """One connection falls silent; this is noticed, and work continues over others."""
     link = (await stage.busy_worker()).link
     async with asyncio.timeout(TRAP_SECONDS):
         wire = await link.half_open()
@@ -97,7 +97,7 @@ async def half_open(stage: Stage) -> None:
 
 @kind("a worker cut off in mid-call past its lease", full=4)
 async def cut_off(stage: Stage) -> None:
-    """It hangs up on the provider before others call for its connections."""
+    """It closes its calls before other workers call for its connections."""
     stage.provider.trouble = "hangs"
     worker = await stage.busy_worker()
     cut_off_at = await stage.database.now()
@@ -123,19 +123,19 @@ async def slow_down(stage: Stage) -> None:
 
 @kind("large pages over 1 Mbit/s", full=1, quick=0)
 async def one_megabit(stage: Stage) -> None:
-    """Each is fetched and stored once under the lease that it began with; all others go on."""
+    """Each is fetched and stored once, under its first lease; all others continue."""
     await store_large_pages(stage, MEGABIT)
 
 
 @kind("large pages over 10 Mbit/s", full=2, quick=0)
 async def ten_megabits(stage: Stage) -> None:
-    """Each is fetched and stored once under the lease that it began with; all others go on."""
+    """Each is fetched and stored once, under its first lease; all others continue."""
     await store_large_pages(stage, 10 * MEGABIT)
 
 
 @kind("large pages over 100 Mbit/s", full=1, quick=0)
 async def hundred_megabits(stage: Stage) -> None:
-    """Each is fetched and stored once under the lease that it began with; all others go on."""
+    """Each is fetched and stored once, under its first lease; all others continue."""
     await store_large_pages(stage, 100 * MEGABIT)
 
 

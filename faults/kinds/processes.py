@@ -9,7 +9,7 @@ from faults.proxy import Moment
 from faults.stage import Stage
 from faults.waiting import until
 
-# What the statement in question says, and no other of the store does.
+# Text that appears only in the statement in question.
 CLAIM = "SET status = 'running'"
 SETTLE = "page.replaces"
 TICK = "plan.slot_at"
@@ -35,7 +35,7 @@ async def kill_at_commit(stage: Stage, process: Process, moment: Moment, about: 
 
 @kind("kill -9 a worker at random", full=6, quick=0)
 async def kill_worker(stage: Stage) -> None:
-    """Its jobs run elsewhere within the lease and five seconds."""
+    """Its jobs run elsewhere within the lease plus five seconds."""
     await kill(stage, stage.any("worker"))
 
 
@@ -65,7 +65,7 @@ async def kill_worker_before_settle(stage: Stage) -> None:
 
 @kind("kill -9 a worker after its settle committed", full=3, quick=0)
 async def kill_worker_after_settle(stage: Stage) -> None:
-    """The page is stored, once, though nobody heard of it."""
+    """The page is stored once, although the worker got no answer."""
     await kill_at_commit(stage, stage.any("worker"), "after", SETTLE)
 
 
@@ -81,25 +81,25 @@ async def kill_all_workers(stage: Stage) -> None:
 
 @kind("kill -9 a scheduler", full=6)
 async def kill_scheduler(stage: Stage) -> None:
-    """The other one schedules a new connection."""
+    """The other scheduler schedules a new connection."""
     stage.any("scheduler").kill()
     await stage.until_synced(await stage.add_newcomer())
 
 
 @kind("kill -9 a scheduler before its tick commits", full=4)
 async def kill_scheduler_before_tick(stage: Stage) -> None:
-    """Neither the job nor its metadata is there; the next tick makes both."""
+    """Neither the job nor its metadata is stored; the next tick writes both."""
     await kill_scheduler_at_commit(stage, "before")
 
 
 @kind("kill -9 a scheduler after its tick committed", full=4)
 async def kill_scheduler_after_tick(stage: Stage) -> None:
-    """Job and metadata are both there, and the job runs."""
+    """Job and metadata are both stored, and the job runs."""
     await kill_scheduler_at_commit(stage, "after")
 
 
 async def kill_scheduler_at_commit(stage: Stage, moment: Moment) -> None:
-    """Set a trap for both: either may be the one that plans the new connection."""
+    """Set a trap for both schedulers: either may plan the new connection."""
     schedulers = stage.fleet.running("scheduler")
     traps = [one.link.set_trap(moment, TICK, one.kill) for one in schedulers]
     newcomer = await stage.add_newcomer()
@@ -116,7 +116,7 @@ async def kill_scheduler_at_commit(stage: Stage, moment: Moment) -> None:
 
 @kind("SIGTERM a worker under load", full=8)
 async def terminate_worker(stage: Stage) -> None:
-    """It ends with 0 and leaves no row running."""
+    """It exits with 0 and leaves no row running."""
     worker = await stage.busy_worker()
     worker.send(signal.SIGTERM)
     expect_exit(stage, await worker.ended(within=EXIT_SECONDS), 0, "a worker at SIGTERM")
@@ -125,7 +125,7 @@ async def terminate_worker(stage: Stage) -> None:
 
 @kind("SIGTERM a scheduler", full=5)
 async def terminate_scheduler(stage: Stage) -> None:
-    """It ends with 0; the other one goes on."""
+    """It exits with 0; the other scheduler continues."""
     scheduler = stage.any("scheduler")
     scheduler.send(signal.SIGTERM)
     expect_exit(stage, await scheduler.ended(within=EXIT_SECONDS), 0, "a scheduler at SIGTERM")
@@ -133,7 +133,7 @@ async def terminate_scheduler(stage: Stage) -> None:
 
 @kind("SIGTERM a worker whose call does not end", full=4)
 async def terminate_in_endless_call(stage: Stage) -> None:
-    """After the grace the call is cancelled and its job released, for another to take."""
+    """After the grace the call is cancelled and its job released for another worker."""
     worker = await stage.order("never returns")
     worker.send(signal.SIGTERM)
     expect_exit(stage, await worker.ended(within=EXIT_SECONDS), 0, "a worker in an endless call")
@@ -142,7 +142,7 @@ async def terminate_in_endless_call(stage: Stage) -> None:
 
 @kind("SIGTERM a worker whose provider hangs", full=4)
 async def terminate_while_provider_hangs(stage: Stage) -> None:
-    """Its calls are cut off before others make them again."""
+    """Its calls are closed before other workers repeat them."""
     stage.provider.trouble = "hangs"
     worker = await stage.busy_worker()
     worker.send(signal.SIGTERM)
@@ -152,7 +152,7 @@ async def terminate_while_provider_hangs(stage: Stage) -> None:
 
 @kind("SIGTERM a worker twice", full=4)
 async def terminate_worker_twice(stage: Stage) -> None:
-    """It ends with 1 at once; the reaper does the rest."""
+    """It exits with 1 at once; the reaper returns its jobs."""
     worker = await stage.order("never returns")
     killed_at = await stage.database.now()
     while worker.is_running:
@@ -164,7 +164,7 @@ async def terminate_worker_twice(stage: Stage) -> None:
 
 @kind("SIGTERM a worker while Postgres is away", full=3)
 async def terminate_worker_in_outage(stage: Stage) -> None:
-    """It still ends in time; its rows are left to the reaper."""
+    """It still exits in time; its rows are left to the reaper."""
     worker = await stage.busy_worker()
     worker.link.refuse()
     worker.send(signal.SIGTERM)
@@ -173,7 +173,7 @@ async def terminate_worker_in_outage(stage: Stage) -> None:
 
 @kind("SIGTERM while Postgres is silent", full=3)
 async def terminate_in_silence(stage: Stage) -> None:
-    """A worker and a scheduler, all of whose questions go unanswered, still end in time."""
+    """A worker and a scheduler that get no answers still exit in time."""
     processes = [await stage.busy_worker(), stage.any("scheduler")]
     for process in processes:
         process.link.silence()
@@ -183,9 +183,9 @@ async def terminate_in_silence(stage: Stage) -> None:
 
 @kind("SIGINT a worker while it starts", full=4)
 async def interrupt_start(stage: Stage) -> None:
-    """It ends at once, and without a word of complaint."""
+    """It exits at once, without an error message."""
     worker = await stage.fleet.start("worker")
-    # At which moment of its start is chance.
+    # The moment of its start is random.
     await asyncio.sleep(stage.rng.uniform(0.2, 1.5))
     worker.send(signal.SIGINT)
     expect_exit(stage, await worker.ended(within=EXIT_SECONDS), 0, "a worker interrupted at start")
@@ -194,7 +194,7 @@ async def interrupt_start(stage: Stage) -> None:
 
 @kind("SIGSTOP a worker in mid-call past its lease", full=4)
 async def freeze_worker(stage: Stage) -> None:
-    """Its jobs run elsewhere; waking up, it changes nothing."""
+    """Its jobs run elsewhere; when it wakes up, it changes nothing."""
     worker = await stage.busy_worker()
     stopped_at = await stage.database.now()
     worker.send(signal.SIGSTOP)

@@ -1,11 +1,11 @@
-"""The database: its clock, its sessions, its refusals, and the word on how it is."""
+"""The database: its clock, its sessions, its refusals, and readiness checks."""
 
 from mutations.mutation import Mutation
 
 DATABASE = (
     Mutation(
         "the database's clock",
-        "each host uses its own",
+        "each host uses its own clock",
         "clock.py",
         (
             (
@@ -25,91 +25,91 @@ DATABASE = (
     ),
     Mutation(
         "the isolation of a transaction",
-        "behind a pooler it is the server's default",
+        "behind a pooler, it is the server's default",
         "store/pool.py",
         (("BEGIN ISOLATION LEVEL {ISOLATION}; SET", "BEGIN; SET"),),
         "tests/engine/worker/test_standstills.py::test_the_isolation_is_ours_whatever_the_server_says",
     ),
     Mutation(
-        "functions of the catalogue alone",
-        "somebody else's functions are called",
+        "only the catalogue's functions",
+        "functions of other schemas are called",
         "store/connect.py",
         (('SEARCH_PATH = "pg_catalog, pg_temp"', 'SEARCH_PATH = "public, pg_catalog, pg_temp"'),),
         "tests/store/test_search_path.py::test_nothing_of_somebody_else_is_called",
     ),
     Mutation(
-        "functions of the catalogue alone, behind a pooler",
-        "somebody else's functions are called",
+        "only the catalogue's functions, behind a pooler",
+        "functions of other schemas are called",
         "store/pool.py",
         (('                f"; SET LOCAL search_path = {SEARCH_PATH}"\n', ""),),
         "tests/store/test_search_path.py::test_nothing_of_somebody_else_is_called",
     ),
     Mutation(
         "a login that is refused for a while",
-        "it throws a finished page away",
+        "a finished page is discarded",
         "store/errors.py",
         (('"28": ', '"28XXX": '),),
         "tests/engine/worker/test_standstills.py::test_a_refusal_by_the_server_passes",
     ),
     Mutation(
         "a server that is read-only for a while",
-        "it throws a finished page away",
+        "a finished page is discarded",
         "store/errors.py",
         (('"25006": ', '"25XXX": '),),
         "tests/engine/worker/test_standstills.py::test_a_refusal_by_the_server_passes",
     ),
     Mutation(
         "a server in the wrong state",
-        "it throws a finished page away",
+        "a finished page is discarded",
         "store/errors.py",
         (('"55000": ', '"55XXX": '),),
         "tests/engine/worker/test_standstills.py::test_a_refusal_by_the_server_passes",
     ),
     Mutation(
         "sessions of a primary that was demoted",
-        "they are kept although nothing can be stored there",
+        "they are kept although they can store nothing",
         "store/pool.py",
         (("if isinstance(error, asyncpg.ReadOnlySQLTransactionError):", "if False:"),),
         "tests/store/test_pool.py::test_a_read_only_answer_gives_up_every_session",
     ),
     Mutation(
-        "the primary among many hosts",
-        "a session may be with a standby",
+        "the primary among several hosts",
+        "a session may connect to a standby",
         "store/connect.py",
         (("    if names_many_hosts(url):\n", "    if False:\n"),),
         "tests/store/test_pool.py::test_of_many_hosts_one_is_taken_that_can_store",
     ),
     Mutation(
         "readiness of a database that is read-only",
-        "`/readyz` says that all is well",
+        "`/readyz` answers 200",
         "app.py",
         (("if await tx.is_read_only():", "if False:"),),
         "tests/api/test_app.py::test_a_database_that_is_read_only_is_not_ready",
     ),
     Mutation(
         "readiness while nothing can be settled",
-        "`/readyz` says that all is well",
+        "`/readyz` answers 200",
         "engine/service.py",
         (("        if self._worker.settle_queue.trouble is not None:\n", "        if False:\n"),),
         "tests/api/test_app.py::test_what_cannot_be_settled_is_not_ready",
     ),
     Mutation(
-        "the wait for a database that is not there yet",
-        "`up` and `run` end with 1",
+        "the wait for a database that is not reachable yet",
+        "`up` and `run` exit with 1",
         "cli/session.py",
         (("            if not is_unreachable(error):\n", "            if True:\n"),),
         "tests/cli/test_processes.py::test_it_waits_for_a_database_that_is_not_there_yet",
     ),
     Mutation(
         "the certificate of a remote database",
-        "whoever stands between can offer none",
+        "an attacker on the network can offer none",
         "store/connect.py",
         (("if mode is None and is_local(url, environment):", "if mode is None:"),),
         "tests/security/test_remote_database.py::test_an_unknown_certificate_is_refused_in_one_line",
     ),
     Mutation(
-        "a migration that was changed after it had been applied",
-        "nobody notices",
+        "a migration that was changed after it was applied",
+        "the change is not noticed",
         "store/migrate.py",
         (
             (

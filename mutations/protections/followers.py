@@ -5,7 +5,7 @@ from mutations.mutation import Mutation
 FOLLOWERS = (
     Mutation(
         "the horizon of a follower",
-        "it reads up to what is committed, whoever still runs",
+        "it reads all committed rows, although older transactions still run",
         "store/listings/follow.py",
         (
             (
@@ -17,28 +17,28 @@ FOLLOWERS = (
     ),
     Mutation(
         "the order of a follower",
-        "transactions are sorted as texts",
+        "transactions are sorted as text",
         "store/listings/follow.py",
         (("ORDER BY s.server_start, s.transaction_id, s", "ORDER BY s.transaction_id::text, s"),),
         "tests/store/test_following.py::test_transactions_are_in_the_order_of_numbers_not_of_texts",
     ),
     Mutation(
         "the start of a server that a follower has not read",
-        "transactions count as read by their numbers, though a promoted standby uses them again",
+        "transactions count as read by number, although a promoted standby reuses the numbers",
         "store/listings/follow.py",
         (("after if place == 0 else (0, FIRST_ID),", "after,"),),
         "tests/store/test_following_histories.py::test_promotion_of_a_lagging_standby_hides_nothing",
     ),
     Mutation(
         "the start of a server that has ended",
-        "what it stored is held back while its numbers lie ahead of those of the server of today",
+        "what it stored is held back while its numbers are ahead of the present server's",
         "store/listings/follow.py",
         (("below if place == len(starts) - 1 else ALL_TRANSACTIONS,", "below,"),),
         "tests/store/test_following_histories.py::test_dump_and_restore_into_another_cluster_hides_nothing",
     ),
     Mutation(
         "a position of an unknown start",
-        "a follower is told everything again, as if that were new",
+        "a follower receives everything again as if it were new",
         "store/listings/follow.py",
         (
             (
@@ -50,7 +50,7 @@ FOLLOWERS = (
     ),
     Mutation(
         "a position ahead of its database",
-        "a follower waits in silence until the numbers come there",
+        "a follower gets nothing until the numbers reach its position",
         "store/listings/follow.py",
         (("    if len(starts) == 1 and position.transaction > below:\n", "    if False:\n"),),
         "tests/store/test_following.py::test_a_position_of_another_database_is_refused",
@@ -63,8 +63,8 @@ FOLLOWERS = (
         "tests/store/test_following_histories.py::test_starts_are_read_in_their_order_whatever_clocks_say",
     ),
     Mutation(
-        "starts that nobody numbered",
-        "their signals are never told",
+        "server starts without a number",
+        "followers never receive their signals",
         "store/data/server_starts.py",
         (("await _find_unnumbered(tx, [*numbered, present])", "list[datetime]()"),),
         "tests/store/test_following_histories.py::test_a_subscriber_that_takes_over_hides_nothing",
@@ -84,8 +84,8 @@ FOLLOWERS = (
         "tests/store/test_following_histories.py::test_positions_of_version_0_1_go_on",
     ),
     Mutation(
-        "the bound of a look",
-        "a follower with a rare filter reads to the end, and is told no position before",
+        "the limit on scanned rows",
+        "a follower with a rare filter reads to the end before it gets a position",
         "store/listings/follow.py",
         (("budget = limit if wanted == SignalFilter() else ROWS_SCANNED", "budget = 2**31"),),
         "tests/store/test_following.py::test_only_what_is_wanted_is_told",

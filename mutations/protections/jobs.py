@@ -24,8 +24,8 @@ JOBS = (
         "tests/engine/worker/test_empty_runs.py::test_an_empty_run_whose_lease_is_lost_closes_nothing",
     ),
     Mutation(
-        "the mark of an empty run",
-        "it closes its job without queueing the one more that was asked for",
+        "the rerun request of an empty run",
+        "it closes its job without queueing the requested rerun",
         "store/queue/jobs.py",
         (("FROM closing.token AND j.again_priority IS NULL", "FROM closing.token"),),
         "tests/engine/worker/test_empty_runs.py::test_an_empty_run_that_was_marked_is_followed_by_one_more",
@@ -77,7 +77,7 @@ JOBS = (
     ),
     Mutation(
         "the guard",
-        "the tick inserts jobs without minding it",
+        "the tick inserts jobs without checking it",
         "store/queue/jobs.py",
         (
             (
@@ -127,7 +127,7 @@ JOBS = (
     ),
     Mutation(
         "a job that plain SQL cancelled",
-        "its run ends it as succeeded",
+        "its run marks it as succeeded",
         "store/queue/jobs.py",
         (
             (
@@ -140,7 +140,7 @@ JOBS = (
     ),
     Mutation(
         "an empty run that plain SQL cancelled",
-        "it ends its job as succeeded",
+        "it marks its job as succeeded",
         "store/queue/jobs.py",
         (
             (
@@ -165,8 +165,8 @@ JOBS = (
         "tests/services/test_retry_and_cancel_rules.py::test_a_stream_that_plain_sql_cancelled_stores_no_further_page",
     ),
     Mutation(
-        "a renewal that notices what plain SQL cancelled",
-        "a run goes on to its end though nobody wants it",
+        "a renewal that notices a job cancelled by plain SQL",
+        "the cancelled run continues to its end",
         "store/queue/claims.py",
         (('       AND CASE status WHEN \'running\' THEN true ELSE false END\n"""', '"""'),),
         "tests/store/test_lease_races.py::test_a_renewal_extends_nothing_that_is_no_longer_ours",
@@ -215,8 +215,8 @@ JOBS = (
         "tests/services/test_retry_and_cancel_rules.py::test_the_next_job_waits_until_a_run_that_plain_sql_cancelled_has_stopped",
     ),
     Mutation(
-        "the token of a run that says it has stopped",
-        "a worker that lost a job long ago speaks for its successor",
+        "the token of a run that confirms that it stopped",
+        "a worker that lost a job long ago confirms for its successor",
         "store/queue/claims.py",
         (
             (
@@ -227,7 +227,7 @@ JOBS = (
         "tests/services/test_retry_and_cancel_rules.py::test_a_worker_that_lost_a_job_long_ago_confirms_nothing_for_its_successor",
     ),
     Mutation(
-        "the word of a cancelled run that has stopped",
+        "the confirmation of a cancelled run that has stopped",
         "the next job waits until the lease would have ended",
         "engine/worker/leases.py",
         (
@@ -239,23 +239,23 @@ JOBS = (
         "tests/services/test_retry_and_cancel_rules.py::test_the_next_job_waits_until_a_cancelled_run_has_stopped",
     ),
     Mutation(
-        "a cursor that somebody moved",
+        "a cursor that a person moved",
         "a run overwrites the cursor that a person set meanwhile",
         "store/data/connections.py",
         (("OR (c.metadata #> '{sync,cursor}') IS NOT DISTINCT FROM page.replaces", "OR true"),),
         "tests/engine/worker/test_lost_commits.py::test_a_cursor_that_was_set_during_a_run_stays",
     ),
     Mutation(
-        "a cursor that is there already",
-        "its page is settled over and over, and never ends",
+        "a cursor that is already stored",
+        "its page is settled again and again, without end",
         "store/data/connections.py",
         (("\n            OR c.metadata #> '{sync,cursor}' = page.cursor)", ")"),),
         "tests/engine/worker/test_lost_commits.py"
         "::test_a_cursor_that_was_set_to_where_the_page_leads_is_there_already",
     ),
     Mutation(
-        "an end to writes that are lost every time",
-        "a group is settled over and over because of one row",
+        "an end to a write that always changes the wrong number of rows",
+        "a group is settled again and again because of one row",
         "engine/worker/settle.py",
         (("is_passing(error) and not isinstance(error, WriteLost)", "is_passing(error)"),),
         "tests/engine/bad_input/test_groups.py"
@@ -263,7 +263,7 @@ JOBS = (
     ),
     Mutation(
         "the follow-up of a run whose cursor was moved",
-        "it goes on where the run stood, and not where a person said",
+        "it continues from the run, not from the cursor that a person set",
         "engine/worker/settle.py",
         (
             (
@@ -293,7 +293,7 @@ JOBS = (
         "tests/policy/test_error_records.py::test_an_error_whose_own_properties_raise_is_recorded",
     ),
     Mutation(
-        "hints that are texts",
+        "hints that are text",
         "a header that the connector passed on is ignored",
         "policy/backoff.py",
         (("    if isinstance(asked, str):\n", "    if False:\n"),),

@@ -1,4 +1,4 @@
-"""Leases, rows that somebody holds, and pages that take their time."""
+"""Leases, rows held by other transactions, and pages that take long to store."""
 
 from mutations.mutation import Mutation
 
@@ -18,7 +18,7 @@ LEASES = (
     ),
     Mutation(
         "the lease in a renewal",
-        "a worker renews whatever it once held",
+        "a worker renews jobs that it no longer holds",
         "store/queue/claims.py",
         (
             (
@@ -33,29 +33,29 @@ LEASES = (
         "tests/store/test_lease_races.py::test_a_renewal_extends_nothing_that_is_no_longer_ours",
     ),
     Mutation(
-        "what a renewal says of a job that somebody holds",
-        "it counts as renewed though it was not",
+        "the result of renewing a job that another transaction holds",
+        "it counts as renewed although it was not",
         "store/queue/claims.py",
         (("id IN (SELECT id FROM free) AS is_renewed", "true AS is_renewed"),),
         "tests/store/test_lease_races.py::test_a_renewal_waits_for_nobody",
     ),
     Mutation(
         "the lease by this process's own clock",
-        "a worker without a database goes on calling the provider",
+        "a worker without a database keeps calling the provider",
         "engine/worker/runs.py",
         (("elif now - run.lease_confirmed >= safe_seconds:", "elif False:"),),
         "tests/engine/worker/test_overlapping_calls.py::test_a_worker_cut_off_from_postgres_hangs_up_before_its_lease_ends",
     ),
     Mutation(
-        "the time to stop in before a lease ends",
+        "the time to stop before a lease ends",
         "a worker that was cut off still calls the provider when another has the job",
         "engine/worker/runs.py",
         (("return lease_seconds - min(STOP_SECONDS, lease_seconds / 6)", "return lease_seconds"),),
         "tests/engine/worker/test_overlapping_calls.py::test_a_run_stops_before_its_lease_ends",
     ),
     Mutation(
-        "a run that was told to stop and has not",
-        "its job is settled, and the next attempt meets it at the provider",
+        "the wait for a run that was told to stop",
+        "its job is settled, and the next attempt overlaps it at the provider",
         "engine/worker/runs.py",
         (
             (
@@ -74,13 +74,13 @@ LEASES = (
     ),
     Mutation(
         "a claim whose answer came too late",
-        "its jobs are run although another may have them",
+        "its jobs are run although another worker may have them",
         "engine/worker/executor.py",
         (("if monotonic() - run.lease_confirmed >= self._safe_seconds:", "if False:"),),
         "tests/engine/worker/test_overlapping_calls.py::test_a_claim_whose_answer_comes_too_late_calls_nobody",
     ),
     Mutation(
-        "large connections beside their claim",
+        "large connections read apart from their claim",
         "two thousand of them in one answer never arrive",
         "store/queue/claims.py",
         (("> 2000 AS is_large", "> 2000000000 AS is_large"),),
@@ -88,7 +88,7 @@ LEASES = (
     ),
     Mutation(
         "poison jobs one at a time",
-        "a process runs many of the jobs that may kill it",
+        "a process runs many jobs that may kill it",
         "engine/worker/executor.py",
         (("poison_jobs=1 if with_poison_job else 0,", "poison_jobs=limit,"),),
         "tests/engine/worker/test_lease_rules.py::test_process_runs_one_poison_job_at_a_time",
@@ -102,14 +102,14 @@ LEASES = (
     ),
     Mutation(
         "locks on jobs that a settle does not wait for",
-        "whoever waits for one keeps a session from the others",
+        "a waiting settle occupies a session",
         "store/queue/jobs.py",
         (("       FOR NO KEY UPDATE SKIP LOCKED\n", "       FOR NO KEY UPDATE\n"),),
         "tests/engine/worker/test_standstills.py::test_a_settle_passes_by_a_job_that_somebody_holds",
     ),
     Mutation(
         "locks that a stream does not wait for",
-        "held pages keep all sessions from the others",
+        "waiting pages occupy all sessions",
         "engine/worker/streams.py",
         (
             (
@@ -144,22 +144,22 @@ LEASES = (
         "tests/engine/worker/test_standstills.py::test_one_held_row_does_not_delay_the_reaping_of_others",
     ),
     Mutation(
-        "slots beside what waits for a lock",
+        "slots while other runs wait for a lock",
         "unsettled runs fill the bound, and nothing more is claimed",
         "engine/worker/executor.py",
         (("len(runs) - self._settle_queue.excused", "len(runs)"),),
         "tests/engine/worker/test_standstills.py::test_rows_that_somebody_holds_hold_up_nobody_else",
     ),
     Mutation(
-        "the bytes of what waits for a lock",
-        "pages fill the memory while somebody holds their rows",
+        "the bytes of pages that wait for a lock",
+        "pages fill the memory while another transaction holds their rows",
         "engine/worker/settle_queue.py",
         (("self.blocked if is_small else 0", "self.blocked"),),
         "tests/engine/worker/test_standstills.py::test_held_pages_do_not_fill_the_memory",
     ),
     Mutation(
-        "parts of a group that takes too long",
-        "it is repeated whole for ever",
+        "splitting a group that takes too long",
+        "the whole group is repeated forever",
         "engine/worker/settle_queue.py",
         (("(lies_in_rows(error) or is_timeout(error) or must_end)", "lies_in_rows(error)"),),
         "tests/engine/worker/test_standstills.py::test_a_group_that_takes_too_long_is_parted_and_the_culprit_is_told",
@@ -180,21 +180,21 @@ LEASES = (
     ),
     Mutation(
         "statements of bounded size",
-        "a page of many bytes is sent at once",
+        "a large page is sent at once",
         "store/data/signals.py",
         (("if index > first and total + size > STATEMENT_BYTES:", "if False:"),),
         "tests/engine/worker/test_standstills.py::test_a_page_of_many_bytes_is_stored_in_many_statements",
     ),
     Mutation(
         "time for a large statement",
-        "a signal of many bytes never arrives over a slow link",
+        "a large signal never arrives over a slow link",
         "store/data/signals.py",
         (("await tx.send_large(max(size for _, _, size in parts))", "pass"),),
         "tests/simulation/test_slow_line.py::test_the_server_waits_for_a_page_that_is_still_arriving",
     ),
     Mutation(
-        "the end of a page that the database does not take in time",
-        "it is tried for ever",
+        "giving up on a page that the database cannot store in time",
+        "it is retried forever",
         "engine/worker/settle.py",
         (
             (
@@ -206,15 +206,15 @@ LEASES = (
         "tests/engine/worker/test_standstills.py::test_a_group_that_takes_too_long_is_parted_and_the_culprit_is_told",
     ),
     Mutation(
-        "an outage told from a page that is too large",
-        "pages are thrown away while the server is away",
+        "the difference between an outage and a page that is too large",
+        "pages are discarded while the server is away",
         "engine/worker/settle.py",
         ((" and server_answered_at > self._failing_since", ""),),
         "tests/engine/worker/test_standstills.py::test_a_timeout_while_nobody_is_answered_is_an_outage",
     ),
     Mutation(
         "an unknown error, which may pass",
-        "it throws the finished page away at once",
+        "the finished page is discarded at once",
         "engine/worker/settle.py",
         (("or now - self._failing_since >= self._lease_seconds", "or True"),),
         "tests/engine/worker/test_standstills.py::test_an_unknown_error_keeps_the_page_for_as_long_as_a_lease",

@@ -1,25 +1,25 @@
-"""Programs that we start: git, and those of others."""
+"""Programs that we start: git, and third-party ones."""
 
 from mutations.mutation import Mutation
 
 PROGRAMS = (
     Mutation(
         "the form of an address for git",
-        "what follows a good one is handed on to git",
+        "text after a valid address is passed to git",
         "connectors/git/origin.py",
         (("found = URL.fullmatch(url)", "found = URL.match(url)"),),
         "tests/connectors/test_git_origin.py::test_only_a_scheme_a_host_and_a_path_make_an_address",
     ),
     Mutation(
         "the usual form of an IP address for git",
-        "programs read another host out of it than we do",
+        "programs may read another host from it than we do",
         "connectors/git/origin.py",
         ((" and not _is_literal(host):\n        raise", " and False:\n        raise"),),
         "tests/connectors/test_git_origin.py::test_only_a_scheme_a_host_and_a_path_make_an_address",
     ),
     Mutation(
         "https for git",
-        "credentials and commits go in the open",
+        "credentials and commits are sent unencrypted",
         "connectors/git/origin.py",
         (('    if scheme == "http" and not allow_private:\n', "    if False:\n"),),
         "tests/connectors/test_git_origin.py::test_by_default_only_https_is_spoken",
@@ -37,7 +37,7 @@ PROGRAMS = (
         "tests/connectors/test_git_origin.py::test_by_default_only_https_is_spoken",
     ),
     Mutation(
-        "the homes of a server's users",
+        "the home folders of a server's users",
         "git expands ~ in a path",
         "connectors/git/origin.py",
         (('    if scheme in ("git", "ssh") and "~" in address.path:\n', "    if False:\n"),),
@@ -45,7 +45,7 @@ PROGRAMS = (
     ),
     Mutation(
         "the ports of git",
-        "it talks to services of other kinds",
+        "it can talk to other services",
         "connectors/git/origin.py",
         (("if not allow_private and address.port not in usual and", "if False and"),),
         "tests/connectors/test_git_origin.py::test_by_default_only_https_is_spoken",
@@ -63,8 +63,8 @@ PROGRAMS = (
         "tests/connectors/test_git_origin.py::test_addresses_that_are_not_public_are_refused_by_default",
     ),
     Mutation(
-        "the address that git is held to",
-        "a name leads elsewhere once it has been checked",
+        "the address that git is pinned to",
+        "the name may resolve elsewhere after the check",
         "connectors/git/origin.py",
         (
             (
@@ -76,7 +76,7 @@ PROGRAMS = (
     ),
     Mutation(
         "redirects that git does not follow",
-        "a server leads it anywhere",
+        "a server can send it anywhere",
         "connectors/git/program.py",
         (('("http.followRedirects", "false")', '("http.followRedirects", "true")'),),
         "tests/connectors/test_git_origin.py::test_a_redirect_leads_nowhere",
@@ -94,15 +94,15 @@ PROGRAMS = (
         "tests/connectors/test_git_safety.py::test_git_gets_an_environment_of_its_own",
     ),
     Mutation(
-        "a git that can be held to an address",
-        "an older one goes where the name leads",
+        "a git that can be pinned to an address",
+        "an older one resolves the name again",
         "connectors/git/program.py",
         (("        if version < MINIMUM_VERSION:\n", "        if False:\n"),),
         "tests/connectors/test_git_safety.py::test_a_git_that_cannot_be_pinned_is_refused",
     ),
     Mutation(
         "the folders whose repositories may be read",
-        "any repository of this host can be",
+        "any repository of this host can be read",
         "connectors/git/local.py",
         (
             (
@@ -114,7 +114,7 @@ PROGRAMS = (
     ),
     Mutation(
         "where links of a repository lead",
-        "a link inside of a root leads out of it",
+        "a link inside a root can point out of it",
         "connectors/git/local.py",
         (
             (
@@ -125,8 +125,8 @@ PROGRAMS = (
         "tests/connectors/test_git_safety.py::test_what_leads_out_of_a_root_is_refused",
     ),
     Mutation(
-        "a mirror of one's own",
-        "who knows the address reads what another was allowed to fetch",
+        "a separate mirror for each connection",
+        "anyone who knows the address can read another tenant's mirror",
         "connectors/git/storage.py",
         (
             (
@@ -138,7 +138,7 @@ PROGRAMS = (
     ),
     Mutation(
         "the environment of a child",
-        "it gets all of ours",
+        "it gets all our variables",
         "children/process.py",
         (('        if name in PASSED_ON or name.startswith("LC_")\n', "        if name\n"),),
         "tests/children/test_children.py::test_the_environment_is_an_allow_list",
@@ -157,21 +157,21 @@ PROGRAMS = (
     ),
     Mutation(
         "the limits of a child",
-        "it uses as much as it likes",
+        "it may use any amount",
         "children/process.py",
         (('*(*limits.arguments(), "--",', '*("--",'),),
         "tests/children/test_children.py::test_limits_are_set",
     ),
     Mutation(
         "the end of what a child started",
-        "it goes on when the child is over",
+        "it continues after the child has ended",
         "children/process.py",
         (("os.killpg(self.process.pid, number)", "os.kill(self.process.pid, number)"),),
         "tests/children/test_children.py::test_what_a_child_started_ends_with_it",
     ),
     Mutation(
         "the end of a child with its parent",
-        "it goes on when the worker is killed",
+        "it continues after the worker was killed",
         "children/launcher.py",
         (("        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)\n", ""),),
         "tests/children/test_children.py::test_a_child_dies_with_the_process_that_started_it",
@@ -185,7 +185,7 @@ PROGRAMS = (
     ),
     Mutation(
         "the addresses of foreign programs",
-        "their proxy leads anywhere",
+        "their proxy connects to any address",
         "http/transport.py",
         (
             (
@@ -197,7 +197,7 @@ PROGRAMS = (
     ),
     Mutation(
         "the files of foreign programs",
-        "what they are shown they may change",
+        "they may change the files that they see",
         "children/sandbox_launcher.py",
         (
             (
@@ -216,7 +216,7 @@ PROGRAMS = (
     ),
     Mutation(
         "the homes that foreign programs do not see",
-        "one that lies within a folder that is shown is shown too",
+        "a home inside a visible folder is visible too",
         "children/sandbox_launcher.py",
         (
             (
@@ -228,14 +228,14 @@ PROGRAMS = (
     ),
     Mutation(
         "foreign programs that cannot be confined",
-        "tenants may connect them all the same",
+        "tenants may connect them anyway",
         "connectors/foreign/connector.py",
         (("        reason = self.probe()\n", "        reason: str | None = None\n"),),
         "tests/connectors/foreign/test_sandbox.py::test_tenants_may_use_it_only_inside_of_the_sandbox",
     ),
     Mutation(
         "the ports of foreign programs",
-        "their proxy leads to services of other kinds",
+        "their proxy connects to other services",
         "http/egress_proxy.py",
         (("        check_url(url, allow_private=self.environment.allow_private)\n", ""),),
         "tests/http/test_egress_proxy.py::test_ports_of_other_services_are_refused",

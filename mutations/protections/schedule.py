@@ -1,10 +1,10 @@
-"""The tick, the clock it goes by, and what starts a job when its time has come."""
+"""The tick, its clock, and what makes a job start when it is due."""
 
 from mutations.mutation import Mutation
 
 SCHEDULE = (
     Mutation(
-        "parts of a tick that takes too long",
+        "splitting a batch that takes too long",
         "a batch that is too much for the server is never scheduled",
         "engine/scheduler/tick.py",
         (
@@ -16,8 +16,8 @@ SCHEDULE = (
         "tests/engine/worker/test_standstills.py::test_a_batch_that_is_too_much_for_the_server_is_scheduled_in_parts",
     ),
     Mutation(
-        "rows that a tick passes by",
-        "it waits for a connection that somebody holds",
+        "rows that a tick skips",
+        "it waits for a connection that another transaction holds",
         "store/queue/schedule.py",
         (
             (
@@ -32,36 +32,36 @@ SCHEDULE = (
         "tests/engine/scheduler/test_scheduler_rules.py::test_tick_does_not_wait_for_a_locked_connection",
     ),
     Mutation(
-        "what a tick found held",
-        "`verify` calls it broken that somebody holds a row",
+        "the record of connections that a tick found held",
+        "`verify` reports a held connection as late",
         "engine/scheduler/tick.py",
         (("held = report.blocked[:MOST_BLOCKED]", "held: list[UUID] = []"),),
         "tests/store/test_invariants.py::test_a_connection_that_somebody_holds_is_not_held_against_the_tick",
     ),
     Mutation(
-        "connections of a clock that stood ahead",
-        "they are put off until the clock comes there again",
+        "correcting connections after the clock was ahead",
+        "they are not checked until the clock reaches that time again",
         "engine/scheduler/clock_repair.py",
         (("await schedule.bring_checks_back(tx, after=ahead_of, limit=size)", "0"),),
         "tests/engine/test_time_rules.py::test_a_clock_that_stood_ahead_for_a_moment_stalls_nobody",
     ),
     Mutation(
-        "jobs of a clock that stood ahead",
-        "they wait in the queue until the clock comes there again",
+        "correcting jobs after the clock was ahead",
+        "they stay queued until the clock reaches that time again",
         "engine/scheduler/clock_repair.py",
         (("await jobs.pull_back(tx, latest, now=now, limit=size)", "0"),),
         "tests/engine/test_time_rules.py::test_a_clock_that_stood_ahead_for_a_moment_stalls_nobody",
     ),
     Mutation(
-        "backoffs of a clock that stood ahead",
-        "they end when the clock comes there again",
+        "correcting backoffs after the clock was ahead",
+        "they end when the clock reaches that time again",
         "store/queue/jobs.py",
         (("THEN $2 ELSE retry_after END", "THEN retry_after ELSE retry_after END"),),
         "tests/engine/test_time_rules.py::test_a_wait_that_began_while_the_clock_stood_ahead_ends",
     ),
     Mutation(
-        "leases of a clock that stood ahead",
-        "they lapse when the clock comes there again",
+        "correcting leases after the clock was ahead",
+        "they lapse when the clock reaches that time again",
         "store/queue/jobs.py",
         (
             (
@@ -72,8 +72,8 @@ SCHEDULE = (
         "tests/engine/test_time_rules.py::test_a_lease_that_was_taken_while_the_clock_stood_ahead_lapses",
     ),
     Mutation(
-        "connections put off for longer than can be",
-        "where no scheduler ticked ahead they stay where they are",
+        "correcting a check that is further off than any interval",
+        "without a scheduler that ticked ahead, it stays that far off",
         "engine/scheduler/clock_repair.py",
         (
             (
@@ -85,7 +85,7 @@ SCHEDULE = (
     ),
     Mutation(
         "the next run of a job that was pulled forward",
-        "it is published where it was",
+        "the published time is not updated",
         "engine/scheduler/tick.py",
         (
             (
@@ -97,7 +97,7 @@ SCHEDULE = (
     ),
     Mutation(
         "a connection made active by plain SQL",
-        "the reason why it was not active stays",
+        "its old status reason stays",
         "store/queue/schedule.py",
         (("           status_reason = NULL,\n", ""),),
         "tests/services/test_leaving_rules.py::test_what_plain_sql_makes_active_loses_the_reason_why_it_was_not",
@@ -111,7 +111,7 @@ SCHEDULE = (
     ),
     Mutation(
         "the end of backoffs",
-        "jobs wait for ever once they have failed",
+        "a failed job waits forever",
         "engine/worker/executor.py",
         (("        await self._end_backoffs(session)\n", ""),),
         "tests/engine/worker/test_standstills.py::test_jobs_whose_backoff_has_ended_stand_in_line_with_fresh_ones",
@@ -124,8 +124,8 @@ SCHEDULE = (
         "tests/engine/worker/test_standstills.py::test_the_delay_of_a_retry_counts_from_the_end_of_its_wait",
     ),
     Mutation(
-        "listening that is tried again",
-        "a session that hears nothing passes for one that listens",
+        "listening again after a failure",
+        "a session that does not listen counts as listening",
         "store/listener.py",
         (
             (

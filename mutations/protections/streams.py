@@ -18,7 +18,7 @@ STREAMS = (
     ),
     Mutation(
         "the lease of a streamed page",
-        "a worker stores pages of a job that it no longer holds",
+        "a worker stores pages of a job that it no longer has",
         "store/queue/jobs.py",
         (
             (
@@ -31,27 +31,27 @@ STREAMS = (
     ),
     Mutation(
         "the cursor of a streamed page on its job",
-        "a job that died in mid-stream begins where it first began",
+        "a job that died in mid-stream starts over",
         "store/queue/jobs.py",
         (("SET cursor = coalesce(page.cursor, j.cursor),", "SET cursor = j.cursor,"),),
         "tests/engine/worker/test_stream_rules.py::test_a_stream_runs_to_its_end_in_one_job",
     ),
     Mutation(
         "pages on top of pages",
-        "a stream goes on past pages that a failover has lost",
+        "a stream continues after pages that a failover lost",
         "store/queue/jobs.py",
         (("AND j.committed_pages = page.pages_before", ""),),
         "tests/engine/worker/test_lost_commits.py::test_a_stream_starts_again_where_a_failover_lost_its_pages",
     ),
     Mutation(
-        "a repeated page that finds others lost",
-        "it counts as stored, whatever the job has",
+        "a repeated page after others were lost",
+        "it counts as stored although it is not",
         "engine/worker/streams.py",
         (("if is_repeated and found.committed_pages == before + 1:", "if is_repeated:"),),
         "tests/store/test_stream_races.py::test_a_page_whose_answer_was_lost_in_a_failover_is_not_taken_for_stored",
     ),
     Mutation(
-        "a repeated page that had come through",
+        "a repeated page that was already stored",
         "the run ends although nothing was lost",
         "engine/worker/streams.py",
         (("if is_repeated and found.committed_pages == before + 1:", "if False:"),),
@@ -59,14 +59,14 @@ STREAMS = (
     ),
     Mutation(
         "a stream whose cursor was moved",
-        "it goes on where it stood, and not where a person said",
+        "it continues from its own cursor, not from the one that a person set",
         "engine/worker/streams.py",
         (("                if cursor_was_moved:\n", "                if False:\n"),),
         "tests/engine/worker/test_lost_commits.py::test_a_cursor_that_was_set_during_a_stream_is_where_it_goes_on",
     ),
     Mutation(
         "the cursor that a stream compares with",
-        "its second page finds the first one's cursor, and takes it for somebody else's",
+        "its second page takes the first page's cursor for a person's",
         "engine/worker/runs.py",
         (("            self.claim.stored_cursor = cursor\n", "            pass\n"),),
         "tests/engine/worker/test_stream_rules.py::test_a_stream_runs_to_its_end_in_one_job",

@@ -1,4 +1,4 @@
-"""Tenants and their keys: what they may see, connect and use up."""
+"""Tenants and their keys: what they may see, connect and use."""
 
 from mutations.mutation import Mutation
 
@@ -21,7 +21,7 @@ TENANTS = (
     ),
     Mutation(
         "the tenant of a job",
-        "an id is enough to cancel anybody's",
+        "an id is enough to cancel any tenant's job",
         "api/routes/jobs.py",
         (("jobs.cancel(job_id, tenant_id=principal.tenant_id)", "jobs.cancel(job_id)"),),
         "tests/api/test_tenants.py::test_every_route_answers_a_foreign_id_as_if_it_did_not_exist",
@@ -35,14 +35,14 @@ TENANTS = (
     ),
     Mutation(
         "the providers of tenants",
-        "a local one needs no name in the settings",
+        "a local one need not be named in the settings",
         "policy/tenant_providers.py",
         (("    if facts.is_local:\n", "    if False:\n"),),
         "tests/api/test_tenant_providers.py::test_a_local_provider_is_refused_until_it_is_named",
     ),
     Mutation(
         "the providers that cannot be confined",
-        "tenants may connect them where the settings name them",
+        "tenants may connect them if the settings name them",
         "policy/tenant_providers.py",
         (("    if facts.cannot_confine is not None:\n", "    if False:\n"),),
         "tests/policy/test_tenant_providers.py::test_what_tenants_may_connect",
@@ -55,7 +55,7 @@ TENANTS = (
         "tests/policy/test_tenant_providers.py::test_what_tenants_may_connect",
     ),
     Mutation(
-        "the providers that nobody here knows",
+        "the providers without a connector here",
         "tenants may connect whatever another worker serves",
         "policy/tenant_providers.py",
         (("    if not facts.is_known:\n", "    if False:\n"),),
@@ -82,7 +82,7 @@ TENANTS = (
         "tests/api/test_tenant_providers.py::test_what_a_refused_connector_is_given_cannot_be_changed",
     ),
     Mutation(
-        "what is open to operators of git",
+        "what only operators may use of git",
         "tenants reach local folders and other protocols",
         "connectors/git/connector.py",
         (
@@ -94,7 +94,7 @@ TENANTS = (
         "tests/api/test_tenant_git.py::test_what_is_open_to_operators_stays_closed_to_tenants",
     ),
     Mutation(
-        "the routes for operators alone",
+        "the routes for operators only",
         "any key may use them",
         "api/auth.py",
         (("if self.is_for_operators and not principal.is_operator:", "if False:"),),
@@ -102,28 +102,28 @@ TENANTS = (
     ),
     Mutation(
         "the priority of a tenant's jobs",
-        "they go before those that an operator puts first",
+        "they run before an operator's urgent jobs",
         "api/tenant_limits.py",
         ((" and priority > TENANTS_HIGHEST_PRIORITY:", " and False:"),),
         "tests/api/test_scopes.py::test_a_tenants_key_asks_for_a_priority_of_10_at_most",
     ),
     Mutation(
         "the keys of a deleted tenant",
-        "they go on working",
+        "they keep working",
         "services/tenants.py",
         (("        revoked = await self._pool.retrying(revoke)\n", "        revoked = 0\n"),),
         "tests/api/test_keys.py::test_deleting_a_tenant_revokes_its_keys_and_ends_its_sessions",
     ),
     Mutation(
-        "the proof of a key",
-        "what finds a key is enough",
+        "the digest of a key",
+        "the prefix of a key is enough",
         "services/access.py",
         ((" if is_proved else None", ""),),
         "tests/api/test_access.py::test_a_key_that_is_nearly_right_is_refused",
     ),
     Mutation(
         "the expiry of a key",
-        "it goes on working",
+        "it keeps working",
         "store/data/keys.py",
         (
             (
@@ -135,27 +135,27 @@ TENANTS = (
     ),
     Mutation(
         "the revocation of a key",
-        "it goes on working",
+        "it keeps working",
         "store/data/keys.py",
         (("WHERE prefix = $1 AND revoked_at IS NULL AND", "WHERE prefix = $1 AND"),),
         "tests/api/test_keys.py::test_a_revoked_key_is_refused_and_listed",
     ),
     Mutation(
-        "the sessions of a key that has ended",
+        "the sessions of an expired key",
         "browsers that signed in with it stay signed in",
         "store/data/keys.py",
         (("       AND (k.expires_at IS NULL OR k.expires_at > $2)\n", ""),),
         "tests/api/test_access.py::test_a_session_ends_with_its_key_and_with_time",
     ),
     Mutation(
-        "the lock of those who count connections",
-        "two at once are both the last",
+        "the lock while a tenant's connections are counted",
+        "two simultaneous requests can both add the last one",
         "store/data/tenants.py",
         (("    await tx.execute(LOCK_USAGE, tenant_id)\n", ""),),
         "tests/api/test_tenant_limits.py::test_two_that_ask_at_once_cannot_both_be_the_last",
     ),
     Mutation(
-        "the most connections of a tenant",
+        "the limit on connections of a tenant",
         "it may have any number",
         "services/new_connections.py",
         (
@@ -167,8 +167,8 @@ TENANTS = (
         "tests/api/test_tenant_limits.py::test_a_tenants_key_makes_only_so_many_connections",
     ),
     Mutation(
-        "the most that a tenant stores",
-        "its connections go on once it stores too much",
+        "the limit on bytes that a tenant stores",
+        "its connections continue although it stores too much",
         "engine/upkeep/storage_limit.py",
         (
             (
@@ -180,7 +180,7 @@ TENANTS = (
     ),
     Mutation(
         "the role of a request",
-        "a service that forgets the tenant shows everybody's rows",
+        "a service that forgets the tenant shows all tenants' rows",
         "store/pool.py",
         (
             (
@@ -192,7 +192,7 @@ TENANTS = (
     ),
     Mutation(
         "the rows that a request sees",
-        "the policy lets every tenant's through",
+        "the policy shows every tenant's rows",
         "store/api_role.py",
         (("WHEN tenant_id THEN true ELSE false END", "WHEN tenant_id THEN true ELSE true END"),),
         "tests/store/test_api_role.py::test_without_a_tenant_nothing_is_seen",
@@ -210,15 +210,15 @@ TENANTS = (
         "tests/store/test_api_role.py::test_the_role_may_do_nothing_that_requests_do_not",
     ),
     Mutation(
-        "a tenant named like all of them",
-        "a key for it sees everybody's rows",
+        "the ban on a tenant named `*`",
+        "a key for it sees all tenants' rows",
         "services/access.py",
         (("            if tenant_id == EVERY_TENANT:\n", "            if False:\n"),),
         "tests/api/test_keys.py::test_no_tenant_is_named_like_all_of_them",
     ),
     Mutation(
-        "an engine that would see nothing",
-        "it starts, and schedules nobody",
+        "refusing a role that would see nothing",
+        "the engine starts, and schedules nothing",
         "store/api_role.py",
         (
             (
