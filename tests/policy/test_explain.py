@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from support.world import at
-from syncline.model import Worker
+from syncline.model import ConnectionStatus, Worker
 from syncline.policy.evidence import Evidence, PendingJob, Reason, StoppingJob
 from syncline.policy.explain import explain
 
@@ -56,7 +56,7 @@ def evidence(*pending: PendingJob, **changes: Any) -> Evidence:
         now=NOON,
         connection_id=UUID(int=5),
         provider_slug="github",
-        status="active",
+        status=ConnectionStatus.ACTIVE,
         status_reason=None,
         interval=timedelta(minutes=15),
         complaints=(),

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from syncline.model import Worker
+from syncline.model import ConnectionStatus, Worker
 from syncline.text import rfc3339
 
 
@@ -80,7 +80,7 @@ class Evidence:
     now: datetime
     connection_id: UUID
     provider_slug: str
-    status: str
+    status: ConnectionStatus
     status_reason: Any
     interval: timedelta
     complaints: tuple[str, ...]

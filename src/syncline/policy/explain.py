@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, assert_never
 from uuid import UUID
 
 from syncline.model import ConnectionStatus, JobStatus, Worker, WorkerStatus
@@ -45,10 +45,35 @@ def explain(evidence: Evidence) -> Explanation:
 
 
 def _judge(evidence: Evidence) -> Cause:
-    running = [job for job in evidence.pending if job.status == JobStatus.RUNNING]
-    queued = [job for job in evidence.pending if job.status == JobStatus.QUEUED]
-    if evidence.status != ConnectionStatus.ACTIVE:
-        return _judge_inactive(evidence, running)
+    line = _reason_line(evidence.status_reason)
+    why = f" ({line})" if line else ""
+    match evidence.status:
+        case ConnectionStatus.ACTIVE:
+            return _judge_active(evidence)
+        case ConnectionStatus.PAUSED:
+            reason = Reason.PAUSED
+            summary = f"It was paused{why} and is not scheduled until it is resumed."
+        case ConnectionStatus.NEEDS_REAUTH:
+            reason = Reason.NEEDS_REAUTH
+            summary = f"The provider no longer accepts its credentials{why}. "
+            summary += "Have it authorised again, then resume it."
+        case ConnectionStatus.ERROR:
+            reason = Reason.ERROR
+            summary = f"It stopped because of an error that no retry can fix{why}. "
+            summary += "Fix the cause, then resume it."
+        case ConnectionStatus.REVOKED:
+            reason = Reason.REVOKED
+            summary = f"It was revoked{why}; it will not run again."
+        case _:
+            assert_never(evidence.status)
+    if running := _pending(evidence, JobStatus.RUNNING):
+        summary += f" Job {running[0].id}, which started before, is still running."
+    return Cause(reason, summary)
+
+
+def _judge_active(evidence: Evidence) -> Cause:
+    running = _pending(evidence, JobStatus.RUNNING)
+    queued = _pending(evidence, JobStatus.QUEUED)
     if not queued:
         return _judge_running(evidence, running[0]) if running else _judge_unplanned(evidence)
     first = min(queued, key=lambda job: (job.due_at > evidence.now, job.due_at, job.id))
@@ -58,22 +83,8 @@ def _judge(evidence: Evidence) -> Cause:
     return _judge_queued(evidence, first, blocking)
 
 
-def _judge_inactive(evidence: Evidence, running: Sequence[PendingJob]) -> Cause:
-    why = _reason_line(evidence.status_reason)
-    shown = f" ({why})" if why else ""
-    remedies = {
-        ConnectionStatus.PAUSED: "It was paused{shown} and is not scheduled until it is resumed.",
-        ConnectionStatus.NEEDS_REAUTH: "The provider no longer accepts its credentials{shown}. "
-        "Have it authorised again, then resume it.",
-        ConnectionStatus.ERROR: "It stopped because of an error that no retry can fix{shown}. "
-        "Fix the cause, then resume it.",
-        ConnectionStatus.REVOKED: "It was revoked{shown}; it will not run again.",
-    }
-    status = ConnectionStatus(evidence.status)
-    summary = remedies[status].replace("{shown}", shown)
-    if running:
-        summary += f" Job {running[0].id}, which started before, is still running."
-    return Cause(Reason(status.value), summary)
+def _pending(evidence: Evidence, status: JobStatus) -> list[PendingJob]:
+    return [job for job in evidence.pending if job.status == status]
 
 
 def _judge_running(evidence: Evidence, job: PendingJob) -> Cause:
