@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 MINIMUM_INTERVAL_SECONDS = 60
@@ -187,6 +187,12 @@ def _jitter_bounds(interval: timedelta, pct_min: Decimal, pct_max: Decimal) -> t
     lowest = int((pct_min * seconds).to_integral_value(ROUND_CEILING))
     highest = int((pct_max * seconds).to_integral_value(ROUND_FLOOR))
     return lowest, highest
+
+
+def sync_of(metadata: Any) -> dict[str, Any]:
+    """Return `metadata.sync` as it is; whatever is no object counts as an empty one."""
+    sync = metadata.get("sync") if isinstance(metadata, dict) else None
+    return sync if isinstance(sync, dict) else {}
 
 
 def read_sync(stored: StoredSync, rules: ScheduleRules) -> SyncOptions:

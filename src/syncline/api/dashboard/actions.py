@@ -41,12 +41,38 @@ async def _resume(engine: Engine, connection_id: UUID, _principal: Principal) ->
     await engine.connections.resume(connection_id)
 
 
-ACTIONS: dict[str, tuple[Act, str]] = {
-    "sync": (_sync, "synced"),
-    "full": (_resync, "resynced"),
-    "pause": (_pause, "paused"),
-    "resume": (_resume, "resumed"),
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a form has done: its name in the address of the next page, and what that page says."""
+
+    name: str
+    one: str
+    many: str
+
+    def sentence(self, count: int) -> str:
+        return f"1 connection {self.one}." if count == 1 else f"{count:,} connections {self.many}."
+
+
+ACTIONS: dict[str, tuple[Act, Done]] = {
+    "sync": (_sync, Done("synced", "is queued to sync now", "are queued to sync now")),
+    "full": (
+        _resync,
+        Done("resynced", "is queued for a full resync", "are queued for a full resync"),
+    ),
+    "pause": (_pause, Done("paused", "is paused", "are paused")),
+    "resume": (_resume, Done("resumed", "is active again", "are active again")),
 }
+INTERVAL_CHANGED = Done("changed", "has a new interval", "have a new interval")
+BY_NAME = {done.name: done for done in (INTERVAL_CHANGED, *(done for _, done in ACTIONS.values()))}
+
+
+def done_sentence(request: Request) -> str:
+    """Return the sentence for the action that the address names; only our own sentences."""
+    done = BY_NAME.get(request.query_params.get("done", ""))
+    count = request.query_params.get("count", "1")
+    if done is None or not (count.isascii() and count.isdigit()) or len(count) > 6:
+        return ""
+    return done.sentence(int(count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +93,7 @@ async def act_on_many(
 ) -> Response:
     """Pause, resume or sync the selected connections, and list those that refused."""
     check_csrf(viewer, csrf)
-    act, outcome = _action(action)
+    act, done = _action(action)
     chosen = ids or []
     if not chosen or len(chosen) > MOST_AT_ONCE:
         raise Invalid("ids", f"names {len(chosen)} connections; choose 1 to {MOST_AT_ONCE}")
@@ -78,7 +104,7 @@ async def act_on_many(
         except Refused as error:
             refused.append(RefusedAction(connection_id, shortened(one_line(str(error)), 300)))
     back = here if here.startswith("/connections") and here.isprintable() else "/connections"
-    done = len(chosen) - len(refused)
+    count = len(chosen) - len(refused)
     if refused:
         return dashboard.render(
             "refused.html",
@@ -87,12 +113,12 @@ async def act_on_many(
             title="Some connections were not changed",
             viewer=viewer,
             refused=refused,
-            done=done,
+            done=count,
             action=action,
             back=back,
         )
     sign = "&" if "?" in back else "?"
-    return RedirectResponse(f"{back}{sign}done={outcome}&count={done}", status_code=303)
+    return RedirectResponse(f"{back}{sign}done={done.name}&count={count}", status_code=303)
 
 
 @router.post("/connections/{connection_id}/interval")
@@ -109,7 +135,8 @@ async def set_interval(
     if text and not (text.isascii() and text.isdigit()):
         raise Invalid("seconds", f"is {text!r}; it must be a whole number, or empty")
     await dashboard.engine.connections.set_interval(connection_id, int(text) if text else None)
-    return RedirectResponse(f"/connections/{connection_id}?done=changed", status_code=303)
+    page = f"/connections/{connection_id}?done={INTERVAL_CHANGED.name}"
+    return RedirectResponse(page, status_code=303)
 
 
 @router.post("/connections/{connection_id}/{action}")
@@ -122,9 +149,9 @@ async def act_on_one(
 ) -> Response:
     """Sync, resync, pause or resume one connection."""
     check_csrf(viewer, csrf)
-    act, outcome = _action(action)
+    act, done = _action(action)
     await act(dashboard.engine, connection_id, viewer)
-    return RedirectResponse(f"/connections/{connection_id}?done={outcome}", status_code=303)
+    return RedirectResponse(f"/connections/{connection_id}?done={done.name}", status_code=303)
 
 
 @router.post("/jobs/{job_id}/{action}")
@@ -141,7 +168,7 @@ async def act_on_job(
     return RedirectResponse(f"/jobs/{job.id}", status_code=303)
 
 
-def _action(name: str) -> tuple[Act, str]:
+def _action(name: str) -> tuple[Act, Done]:
     if name not in ACTIONS:
         raise Problem(404, "not-found", "this action does not exist")
     return ACTIONS[name]

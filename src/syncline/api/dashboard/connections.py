@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field
 
+from syncline.api.dashboard.actions import done_sentence
 from syncline.api.dashboard.charts import Chart, Entry, stack
 from syncline.api.dashboard.renderer import CurrentDashboard, PageRoute
 from syncline.api.login import ViewingOperator
@@ -24,7 +25,7 @@ from syncline.model import (
     Job,
     JobStatus,
 )
-from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS
+from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS, sync_of
 from syncline.policy.stats import SignalsOfJobs
 from syncline.text import ago, duration
 
@@ -88,7 +89,7 @@ async def list_connections(
         providers=await dashboard.known_providers(),
         orders=ORDERS,
         now=await dashboard.engine.stats.now(),
-        done=_done(request),
+        done=done_sentence(request),
     )
 
 
@@ -115,7 +116,7 @@ async def show_connection(
         connection=connection,
         why=explanation,
         evidence=_read_evidence(explanation.evidence),
-        sync=_sync_of(connection),
+        sync=sync_of(connection.metadata),
         runs=[(job, counted.of(job.id, job.started_at)) for job in runs],
         troubles=[job for job in runs if job.error is not None][:5],
         timeline=_timeline(runs, counted, now),
@@ -124,7 +125,7 @@ async def show_connection(
         longest=engine.settings.scheduler.max_overridden_interval_seconds,
         is_pending=any(job.status in PENDING for job in runs),
         now=now,
-        done=_done(request),
+        done=done_sentence(request),
     )
 
 
@@ -139,7 +140,7 @@ class Line:
 
 
 def _line(engine: Engine, connection: Connection) -> Line:
-    sync = _sync_of(connection)
+    sync = sync_of(connection.metadata)
     own = sync.get("interval_seconds")
     if isinstance(own, bool) or not isinstance(own, int) or own <= 0:
         own = None
@@ -149,11 +150,6 @@ def _line(engine: Engine, connection: Connection) -> Line:
     return Line(
         connection, float(own or default), own is not None, next_run_at if is_active else None
     )
-
-
-def _sync_of(connection: Connection) -> dict[str, Any]:
-    sync = connection.metadata.get("sync") if isinstance(connection.metadata, dict) else None
-    return sync if isinstance(sync, dict) else {}
 
 
 def _timeline(runs: Sequence[Job], counted: SignalsOfJobs, now: datetime) -> Chart:
@@ -208,25 +204,3 @@ def _as_uuid(text: str) -> UUID | None:
 def _link(wanted: dict[str, str], **more: str | None) -> str:
     chosen = {name: value for name, value in {**wanted, **more}.items() if value}
     return f"/connections?{urlencode(chosen)}" if chosen else "/connections"
-
-
-DONE = {
-    "synced": ("is queued to sync now", "are queued to sync now"),
-    "resynced": ("is queued for a full resync", "are queued for a full resync"),
-    "paused": ("is paused", "are paused"),
-    "resumed": ("is active again", "are active again"),
-    "changed": ("has a new interval", "have a new interval"),
-}
-
-
-def _done(request: Request) -> str:
-    """Return the sentence for the action that the address names; only our own sentences."""
-    sentence = DONE.get(request.query_params.get("done", ""))
-    count = request.query_params.get("count", "1")
-    if sentence is None or not (count.isascii() and count.isdigit()) or len(count) > 6:
-        return ""
-    return (
-        f"1 connection {sentence[0]}."
-        if count == "1"
-        else f"{int(count):,} connections {sentence[1]}."
-    )

@@ -1,7 +1,6 @@
 """`syncline connections …`: what gets synced."""
 
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +35,7 @@ from syncline.cli.output import hint_next, print_json, print_table, record, say
 from syncline.cli.progress import progress
 from syncline.cli.session import perform, session_of
 from syncline.cli.views.rows import connection_row, show_connection
-from syncline.model import Connection, ConnectionStatus, JobType
+from syncline.model import Connection, ConnectionOrder, ConnectionStatus, JobType
 from syncline.text import one_line
 
 if TYPE_CHECKING:
@@ -137,12 +136,6 @@ def _show_report(report: ImportReport, json: bool) -> None:
         raise Failure(f"{lines} rejected; see {report.rejected_file}")
 
 
-class ListOrder(StrEnum):
-    ID = "id"
-    EXTERNAL_ID = "external_id"
-    STALENESS = "staleness"
-
-
 @commands.command("list", epilog="Example: syncline connections list --tenant acme --json")
 def list_(
     context: typer.Context,
@@ -155,8 +148,8 @@ def list_(
         str | None, typer.Option(metavar="TEXT", help="Only external ids that begin with this.")
     ] = None,
     order: Annotated[
-        ListOrder, typer.Option(help="Sort by id, by external id, or by the oldest last run.")
-    ] = ListOrder.ID,
+        ConnectionOrder, typer.Option(help="Sort by id, by external id, or by the oldest last run.")
+    ] = ConnectionOrder.ID,
     after: After = None,
     limit: Limit = 50,
     json: AsJson = False,

@@ -5,11 +5,12 @@ from typing import Any
 
 from syncline.cli.output import print_fields, print_json, record
 from syncline.model import Connection, Job
+from syncline.policy.schedule import sync_of
 from syncline.text import error_text, reason_text
 
 
 def connection_row(connection: Connection) -> tuple[Any, ...]:
-    sync = _sync(connection)
+    sync = sync_of(connection.metadata)
     return (
         connection.id,
         connection.tenant_id,
@@ -35,18 +36,11 @@ def show_connection(connection: Connection, as_json: bool) -> None:
             "Status": connection.status,
             "Reason": connection.status_reason,
             "Config": connection.config,
-            **{f"sync.{name}": value for name, value in _sync(connection).items()},
+            **{f"sync.{name}": value for name, value in sync_of(connection.metadata).items()},
             "Created": connection.created_at,
             "Updated": connection.updated_at,
         }
     )
-
-
-def _sync(connection: Connection) -> dict[str, Any]:
-    """Return `metadata.sync`; users may have overwritten it with anything."""
-    metadata = connection.metadata
-    sync = metadata.get("sync") if isinstance(metadata, dict) else None
-    return sync if isinstance(sync, dict) else {}
 
 
 def _seconds(interval: Any) -> Any:
