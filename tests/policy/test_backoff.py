@@ -62,7 +62,7 @@ def test_a_base_above_the_cap_waits_the_cap() -> None:
 def test_the_delay_lies_between_the_wait_and_the_most_jitter(
     backoff: Backoff, prior_failures: int, roll: float, hint: timedelta | None
 ) -> None:
-    wait = max(backoff.exponential(prior_failures), hint or timedelta())
+    wait = max(backoff.curve(prior_failures), hint or timedelta())
 
     delay = backoff.delay(prior_failures, roll, hint)
 
@@ -71,7 +71,7 @@ def test_the_delay_lies_between_the_wait_and_the_most_jitter(
 
 @given(backoffs, failures)
 def test_the_wait_is_doubled_until_the_cap(backoff: Backoff, prior_failures: int) -> None:
-    now, after = (backoff.exponential(count) for count in (prior_failures, prior_failures + 1))
+    now, after = (backoff.curve(count) for count in (prior_failures, prior_failures + 1))
     cap = timedelta(seconds=backoff.max_seconds)
 
     assert now <= after <= cap

@@ -29,13 +29,14 @@ class Backoff:
         capped = timedelta(seconds=self.max_seconds)
         return capped + capped * self.jitter_factor
 
-    def exponential(self, prior_failures: int) -> timedelta:
+    def curve(self, prior_failures: int) -> timedelta:
+        """Return the wait without a hint and without jitter; it grows up to the cap."""
         doubled = self.base_seconds * 2.0 ** min(prior_failures, MAX_DOUBLINGS)
         return timedelta(seconds=min(doubled, self.max_seconds))
 
     def delay(self, prior_failures: int, roll: float, hint: timedelta | None = None) -> timedelta:
         """Return the wait before the next attempt."""
-        effective = self.exponential(prior_failures)
+        effective = self.curve(prior_failures)
         if hint is not None:
             effective = max(effective, hint)
         return effective + effective * (self.jitter_factor * roll)

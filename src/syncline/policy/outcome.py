@@ -126,7 +126,7 @@ def judge_failure(
     """Return what becomes of a job whose attempt raised this error."""
     kind, message = _kind(error), _message(error)
     hint, ignored = _hint(error)
-    hinted = hint is not None and hint >= rules.backoff.exponential(attempts)
+    hinted = hint is not None and hint >= rules.backoff.curve(attempts)
     record = ErrorRecord(
         kind,
         message,
