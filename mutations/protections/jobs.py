@@ -276,7 +276,7 @@ JOBS = (
     Mutation(
         "a cursor that is set while a job waits",
         "the queued job keeps the cursor that it has",
-        "services/connections.py",
+        "services/edits.py",
         (("            await jobs.forget_cursors(tx, connection_id)\n", "            pass\n"),),
         "tests/engine/worker/test_lost_commits.py::test_a_cursor_that_was_set_is_not_lost_to_a_queued_follow_up",
     ),

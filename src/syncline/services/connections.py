@@ -13,7 +13,8 @@ from syncline.engine.upkeep.connector_files import ConnectorFiles
 from syncline.errors import Conflict, NotFound
 from syncline.model import Connection, ConnectionFilter, ConnectionOrder, ConnectionStatus
 from syncline.services.base import BaseService, Once, ServiceContext
-from syncline.services.edits import Edit, check_unchanged, edit_towards
+from syncline.services.credentials import CredentialWriter
+from syncline.services.edits import CheckedEdit, Edit, check_unchanged, edit_towards
 from syncline.services.new_connections import (
     Added,
     NewConnection,
@@ -25,7 +26,6 @@ from syncline.services.new_connections import (
 from syncline.services.pagination import Listing, check_limit, cut_page, read_token, write_token
 from syncline.services.validation import (
     check_choice,
-    check_credentials,
     check_filters,
     check_text,
     get_connection,
@@ -33,7 +33,6 @@ from syncline.services.validation import (
 )
 from syncline.store.data import connections, signals
 from syncline.store.data import credentials as stored_credentials
-from syncline.store.data.credentials import Stored
 from syncline.store.listings.connections import Place, read_page
 from syncline.store.pool import Transaction
 from syncline.store.queue import jobs
@@ -62,7 +61,7 @@ class ConnectionFilterFields(TypedDict, total=False):
 class Connections(BaseService):
     def __init__(self, context: ServiceContext, vault: Vault, files: ConnectorFiles) -> None:
         super().__init__(context)
-        self._vault = vault
+        self._credentials = CredentialWriter(vault)
         self._files = files
 
     async def create(
@@ -103,7 +102,8 @@ class Connections(BaseService):
             existing_id = await connections.insert(tx, connection, now=now)
             if existing_id != connection_id:
                 raise Conflict(existing_id, reason=f"already has the key {new.key}")
-            await self._save_credentials(tx, new.tenant_id, connection_id, new.credentials, now)
+            if new.credentials is not None:
+                await self._credentials.save(tx, new.tenant_id, connection_id, new.credentials, now)
             await check_tenant_limit(tx, {new.tenant_id}, at_most)
             return connection
 
@@ -137,8 +137,8 @@ class Connections(BaseService):
             for place, new in valid.items():
                 id_ = found[new.key]
                 outcomes[place] = Added(id_, is_new=id_ == ids[place])
-                if id_ == ids[place]:
-                    await self._save_credentials(tx, new.tenant_id, id_, new.credentials, now)
+                if new.credentials is not None and id_ == ids[place]:
+                    await self._credentials.save(tx, new.tenant_id, id_, new.credentials, now)
             if any(outcome.is_new for outcome in outcomes):
                 await check_tenant_limit(tx, {new.tenant_id for new in valid.values()}, at_most)
             return outcomes
@@ -173,9 +173,10 @@ class Connections(BaseService):
             found_id = await connections.insert(tx, built, now=now)
             await lock_connection(tx, found_id, tenant_id)
             found = await get_connection(tx, found_id, tenant_id)
-            await self._apply(tx, found_id, edit_towards(found, config, interval_seconds), now)
+            edit = edit_towards(found, config, interval_seconds)
+            await self._check_edit(edit).write(tx, found_id, now)
             if credentials is not None and not await stored_credentials.read(tx, [found_id]):
-                await self._save_credentials(tx, tenant_id, found_id, credentials, now)
+                await self._credentials.save(tx, tenant_id, found_id, credentials, now)
             return await get_connection(tx, found_id, tenant_id)
 
         return await self._change(insert_or_edit)
@@ -277,12 +278,12 @@ class Connections(BaseService):
         expected: str | None = None,
     ) -> Connection:
         """Make the changes of an edit together; `expected` is the version that the caller read."""
-        self._texts(edit)  # refuse a bad value before the transaction begins
+        checked = self._check_edit(edit)
 
         async def change(tx: Transaction) -> Connection:
             await lock_connection(tx, connection_id, tenant_id)
             await check_unchanged(tx, connection_id, expected)
-            await self._apply(tx, connection_id, edit, await self._clock.now(tx))
+            await checked.write(tx, connection_id, await self._clock.now(tx))
             return await get_connection(tx, connection_id, tenant_id)
 
         return await self._change(change)
@@ -304,9 +305,11 @@ class Connections(BaseService):
             now = await self._clock.now(tx)
             if credentials is None:
                 await stored_credentials.remove(tx, connection_id, now=now)
-            await self._save_credentials(tx, locked.tenant_id, connection_id, credentials, now)
-            if credentials is not None and locked.status == ConnectionStatus.NEEDS_REAUTH:
-                await connections.set_status(tx, [(connection_id, ACTIVE, None)], now=now)
+            else:
+                tenant = locked.tenant_id
+                await self._credentials.save(tx, tenant, connection_id, credentials, now)
+                if locked.status == ConnectionStatus.NEEDS_REAUTH:
+                    await connections.set_status(tx, [(connection_id, ACTIVE, None)], now=now)
             return await get_connection(tx, connection_id, tenant_id)
 
         return await self._pool.retrying(change)
@@ -343,43 +346,13 @@ class Connections(BaseService):
         if not found:
             raise NotFound("connection", connection_id)
 
-    async def _apply(self, tx: Transaction, connection_id: UUID, edit: Edit, now: datetime) -> None:
-        """Change a connection that is locked."""
-        texts = self._texts(edit)
-        for key, text in texts.items():
-            await connections.set_sync_key(tx, connection_id, key, text, now=now)
-        if "cursor" in texts:
-            await jobs.forget_cursors(tx, connection_id)
-        if edit.config is not None:
-            await connections.set_config(tx, connection_id, json.dumps(edit.config), now=now)
-
-    async def _save_credentials(
-        self,
-        tx: Transaction,
-        tenant_id: str,
-        connection_id: UUID,
-        values: dict[str, Any] | None,
-        now: datetime,
-    ) -> None:
-        """Encrypt and store credentials, if there are any."""
-        if values is None:
-            return
-        self._check_credentials(values)
-        sealed = self._vault.seal(tenant_id, connection_id, values)
-        stored = Stored(connection_id, tenant_id, self._vault.key_id, sealed)
-        await stored_credentials.save(tx, stored, now=now)
-
     def _check_new(self, new: NewConnection) -> None:
         check_new(new, self._longest_interval)
         if new.credentials is not None:
-            self._check_credentials(new.credentials)
+            self._credentials.check(new.credentials)
 
-    def _check_credentials(self, values: dict[str, Any]) -> None:
-        check_credentials(values)
-        _ = self._vault.key_id  # raises SettingsError if no key can encrypt them
-
-    def _texts(self, edit: Edit) -> dict[str, str | None]:
-        return edit.texts(self._longest_interval, self._settings.executor.max_cursor_bytes)
+    def _check_edit(self, edit: Edit) -> CheckedEdit:
+        return edit.check(self._longest_interval, self._settings.executor.max_cursor_bytes)
 
     @property
     def _longest_interval(self) -> int:

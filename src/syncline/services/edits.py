@@ -3,15 +3,19 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from typing import Any
 from uuid import UUID
 
 from syncline.errors import Changed
 from syncline.model import Connection
+from syncline.policy.schedule import sync_of
 from syncline.sdk.json_text import same_json
 from syncline.services.validation import check_config, check_interval, get_connection, storable_json
+from syncline.store.data import connections
 from syncline.store.pool import Transaction
+from syncline.store.queue import jobs
 
 
 class Unset(Enum):
@@ -31,20 +35,40 @@ class Edit:
     cursor: Any | Unset = UNSET
     config: dict[str, Any] | None = None
 
-    def texts(self, longest_interval: int, cursor_bytes: int) -> dict[str, str | None]:
-        """Return the keys of `metadata.sync` to set, as JSON; None removes a key."""
+    def check(self, longest_interval: int, cursor_bytes: int) -> "CheckedEdit":
+        """Return the edit as it is written, or raise Invalid."""
         check_config(self.config)
-        found: dict[str, str | None] = {}
+        sync: dict[str, str | None] = {}
         if not isinstance(self.interval_seconds, Unset):
             if self.interval_seconds is not None:
                 check_interval(self.interval_seconds, longest_interval)
             text = None if self.interval_seconds is None else str(self.interval_seconds)
-            found["interval_seconds"] = text
+            sync["interval_seconds"] = text
         if not isinstance(self.cursor, Unset):
-            found["cursor"] = None
+            sync["cursor"] = None
             if self.cursor is not None:
-                found["cursor"] = storable_json("cursor", self.cursor, limit=cursor_bytes)
-        return found
+                sync["cursor"] = storable_json("cursor", self.cursor, limit=cursor_bytes)
+        return CheckedEdit(sync, None if self.config is None else json.dumps(self.config))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedEdit:
+    """An edit that can be written: JSON texts of keys of `metadata.sync`, and of the config.
+
+    A key without a text is removed; a config without one stays.
+    """
+
+    sync: dict[str, str | None]
+    config: str | None
+
+    async def write(self, tx: Transaction, connection_id: UUID, now: datetime) -> None:
+        """Change a connection that is locked."""
+        for key, text in self.sync.items():
+            await connections.set_sync_key(tx, connection_id, key, text, now=now)
+        if "cursor" in self.sync:
+            await jobs.forget_cursors(tx, connection_id)
+        if self.config is not None:
+            await connections.set_config(tx, connection_id, self.config, now=now)
 
 
 def edit_towards(
@@ -76,6 +100,4 @@ def version_of(connection: Connection) -> str:
 
 
 def _interval_of(connection: Connection) -> Any:
-    metadata = connection.metadata
-    sync = metadata.get("sync") if isinstance(metadata, dict) else None
-    return sync.get("interval_seconds") if isinstance(sync, dict) else None
+    return sync_of(connection.metadata).get("interval_seconds")
