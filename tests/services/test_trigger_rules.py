@@ -207,14 +207,15 @@ async def test_one_hears_what_others_announce(world: World) -> None:
     for wakeup, event in zip(wakeups, heard, strict=True):
         await wakeup.step()
         event.clear()
+    own = wakeups[0].notification
     try:
-        await world.sql(f"SELECT pg_notify('{wakeups[0].channel}', '{wakeups[0].name}')")
+        await world.sql(f"SELECT pg_notify('{own.channel}', '{own.sender}')")
         await eventually(heard[1].is_set)
         await wakeups[0].step()  # whatever came for it has come
         assert not heard[0].is_set()
 
         heard[1].clear()
-        await world.sql(f"SELECT pg_notify('{wakeups[0].channel}', '')")
+        await world.sql(f"SELECT pg_notify('{own.channel}', '')")
         await eventually(lambda: heard[0].is_set() and heard[1].is_set())
     finally:
         for wakeup in wakeups:

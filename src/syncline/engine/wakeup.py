@@ -7,6 +7,7 @@ from datetime import timedelta
 from syncline.clock import new_id
 from syncline.store.listener import Listener
 from syncline.store.pool import Pool, Transaction
+from syncline.store.queue.triggers import Notification
 
 CHECK_EVERY = timedelta(seconds=5)
 
@@ -16,18 +17,14 @@ class Wakeup:
 
     def __init__(self, listen_url: str | None, pool: Pool, claim_now: asyncio.Event) -> None:
         self.is_on = listen_url is not None
-        self.name = new_id().hex  # marks our own notifications, which this process ignores
         self._claim_now = claim_now
         # A hash, because a schema's name may be longer than a channel's.
         self._channel = f"syncline_{hashlib.sha256(pool.schema.encode()).hexdigest()[:16]}"
+        # For a statement that notifies by itself. This process ignores what it sent.
+        self.notification = Notification(self._channel if self.is_on else None, new_id().hex)
         self._listener = Listener(
             listen_url or "", self._channel, self._on_notification, pool.session_settings
         )
-
-    @property
-    def channel(self) -> str | None:
-        """The channel, for a statement that notifies by itself."""
-        return self._channel if self.is_on else None
 
     async def notify(self, tx: Transaction) -> None:
         """Notify the workers, once this transaction commits, that something may be due."""
@@ -50,6 +47,6 @@ class Wakeup:
     def close(self) -> None:
         self._listener.close()
 
-    def _on_notification(self, name: str) -> None:
-        if name != self.name:
+    def _on_notification(self, sender: str) -> None:
+        if sender != self.notification.sender:
             self.wake()

@@ -25,7 +25,7 @@ from syncline.store.data import connections
 from syncline.store.listings.jobs import place_of, read_page
 from syncline.store.pool import Transaction
 from syncline.store.queue import triggers
-from syncline.store.queue.triggers import Notification, TriggerRequest
+from syncline.store.queue.triggers import TriggerRequest
 
 TRIGGER_PRIORITY = 10
 TENANTS_HIGHEST_PRIORITY = 10  # the highest that a tenant's key may request
@@ -163,8 +163,7 @@ class Jobs(BaseService):
         return await self._pool.retrying(read)
 
     async def _trigger(self, tx: Transaction, request: TriggerRequest) -> Job:
-        notification = Notification(self._wakeup.channel, self._wakeup.name)
-        now = self._clock.instant()
+        notification, now = self._wakeup.notification, self._clock.instant()
         status, job = await triggers.trigger(tx, request, new_id(), notification, now=now)
         if status is None:
             raise NotFound("connection", request.connection_id)
