@@ -84,7 +84,7 @@ LEASES = (
         "two thousand of them in one answer never arrive",
         "store/queue/claims.py",
         (("> 2000 AS is_large", "> 2000000000 AS is_large"),),
-        "tests/engine/worker/test_large_connections.py::test_a_claim_brings_nothing_of_what_is_large",
+        "tests/engine/worker/test_large_connections.py::test_a_claim_leaves_large_metadata_out",
     ),
     Mutation(
         "poison jobs one at a time",
@@ -162,7 +162,7 @@ LEASES = (
         "the whole group is repeated forever",
         "engine/worker/settle_queue.py",
         (("(lies_in_rows(error) or is_timeout(error) or must_end)", "lies_in_rows(error)"),),
-        "tests/engine/worker/test_standstills.py::test_a_group_that_takes_too_long_is_parted_and_the_culprit_is_told",
+        "tests/engine/worker/test_standstills.py::test_a_group_that_takes_too_long_is_split_and_the_culprit_fails",
     ),
     Mutation(
         "groups of bounded size",
@@ -203,7 +203,7 @@ LEASES = (
                 "return False",
             ),
         ),
-        "tests/engine/worker/test_standstills.py::test_a_group_that_takes_too_long_is_parted_and_the_culprit_is_told",
+        "tests/engine/worker/test_standstills.py::test_a_group_that_takes_too_long_is_split_and_the_culprit_fails",
     ),
     Mutation(
         "the difference between an outage and a page that is too large",

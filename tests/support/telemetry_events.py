@@ -1,9 +1,12 @@
 """One call of every method of Telemetry, and a tracer that keeps its spans."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -142,11 +145,21 @@ class Spans:
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
-        provider = TracerProvider(
+        self._provider = TracerProvider(
             shutdown_on_exit=False, span_limits=SpanLimits(max_events=1_000_000)
         )
-        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracer = provider.get_tracer("test")
+        self._provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.tracer = self._provider.get_tracer("test")
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Trace the engines that are made in the block, as if an application had set this up.
+
+        A process may do that only once, so this goes round `set_tracer_provider`.
+        """
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(trace, "_TRACER_PROVIDER", self._provider)
+            yield
 
     def all(self) -> tuple[ReadableSpan, ...]:
         return self._exporter.get_finished_spans()

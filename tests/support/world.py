@@ -13,6 +13,7 @@ from support.plainsql import PlainSql
 from syncline import Connection, Connector, Engine, Settings, SyncResult
 from syncline.engine.scheduler.tick import TickReport
 from syncline.model import Job, StoredSignal
+from syncline.settings import ExecutorSettings
 from syncline.testing import ManualClock, ScriptedConnector
 from syncline.testing.fakes import Line
 
@@ -21,6 +22,14 @@ Logged = Callable[[str], list[dict[str, Any]]]
 
 EMPTY_PAGE = SyncResult()
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+def in_short(**values: float) -> ExecutorSettings:
+    """Return executor settings whose times may be shorter than people may set them.
+
+    A test then waits a moment for what takes a second or more in production.
+    """
+    return ExecutorSettings().model_copy(update=values)
 
 
 def at(text: str) -> datetime:
@@ -191,9 +200,12 @@ class World(PlainSql):
         self, connectors: Iterable[Connector] | None = None, **settings: Any
     ) -> AsyncIterator["World"]:
         """Yield a second engine on the same database, with the same clock, dice and settings."""
-        own = self.settings.model_dump(exclude={"database_url", "connectors"})
+        own = self.settings.model_dump(exclude={"database_url", "connectors", "executor"})
+        executor = settings.pop("executor", {})
         for name, value in settings.items():
             own[name] = {**own[name], **value} if isinstance(value, dict) else value
+        # Copied, because its times may be shorter than people may set them.
+        own["executor"] = self.settings.executor.model_copy(update=executor)
         async with open_world(
             self.url,
             clock=self.clock,

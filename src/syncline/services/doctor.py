@@ -1,6 +1,7 @@
 """What is wrong: broken invariants, and problems of the database and its workers."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from syncline.clock import host_time, pause
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER
@@ -16,18 +17,18 @@ from syncline.store.pool import Transaction
 from syncline.store.queue import schedulers
 from syncline.store.stats.queue import read_queues
 
-RECHECK_SECONDS = 3  # a lapsed lease is taken over soon after its row is unlocked
+RECHECK_AFTER = timedelta(seconds=3)  # a lapsed lease is taken over soon after it is unlocked
 
 
 class Doctor(BaseService):
-    async def judge(self) -> list[Finding]:
-        """Return a finding for each invariant."""
+    async def judge(self, *, recheck_after: timedelta = RECHECK_AFTER) -> list[Finding]:
+        """Return a finding for each invariant; a late reaping gets a second look."""
         async with self._pool.transaction() as tx:
             yardstick = await self._yardstick(tx)
             findings = await invariants.judge(tx, yardstick)
-        for wait_seconds in (0, RECHECK_SECONDS):
+        for wait in (timedelta(), recheck_after):
             if invariants.has_late_reaping(findings):
-                await pause(wait_seconds)
+                await pause(wait.total_seconds())
                 # A short transaction: it locks the rows that it reads.
                 async with self._pool.transaction() as tx:
                     findings = await invariants.excuse_held(tx, findings, now=yardstick.now)

@@ -59,7 +59,7 @@ class Reader(Connector):
         return SyncResult(next_cursor=cursor + 1 if cursor else 1)
 
 
-@pytest.mark.parametrize("size", [100, 1900, 2100, 50_000, MEGABYTE])
+@pytest.mark.parametrize("size", [1900, 2100, MEGABYTE])
 async def test_a_connector_sees_all_of_its_connection(world: World, size: int) -> None:
     reader = Reader()
     await add_large(world, 3, size)
@@ -72,7 +72,7 @@ async def test_a_connector_sees_all_of_its_connection(world: World, size: int) -
     assert await world.engine.verify() == []
 
 
-async def test_a_claim_brings_nothing_of_what_is_large(world: World) -> None:
+async def test_a_claim_leaves_large_metadata_out(world: World) -> None:
     """2000 such jobs would be an answer that never arrives in time."""
     await add_large(world, 2, 100)
     await add_large(world, 3, 10_000)
@@ -113,13 +113,12 @@ async def test_a_connection_that_cannot_be_read_in_time_holds_up_no_other(world:
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("megabits", [10])
-async def test_large_connections_run_over_a_slow_link(world: World, megabits: float) -> None:
+async def test_large_connections_run_over_a_slow_link(world: World) -> None:
     """In one answer they would take twice the time that a command has."""
     await add_large(world, 25, MEGABYTE)
     reader = Reader()
     async with (
-        slow_link(world.url, megabits=megabits) as url,
+        slow_link(world.url, megabits=10) as url,
         open_world(url, clock=world.clock, connectors=[reader]) as worker,
     ):
         assert await worker.engine.run_due() == 25
