@@ -16,7 +16,7 @@ from syncline.engine.loop import Loop, LoopSpec
 from syncline.engine.scheduler.tick import Scheduler
 from syncline.engine.upkeep.heartbeat import BEAT_EVERY, Heartbeat
 from syncline.engine.upkeep.maintenance import MAINTAIN_EVERY, Maintenance
-from syncline.engine.upkeep.retention import FIRST_REST, ROUND_EVERY, Pruner
+from syncline.engine.upkeep.retention import ROUND_EVERY, Pruner
 from syncline.engine.wakeup import Wakeup
 from syncline.engine.watchdog import Watchdog
 from syncline.engine.worker.worker import Worker
@@ -142,16 +142,17 @@ class Service:
                 await leave()
 
     def _choose_loops(self, *, scheduler: bool, executor: bool) -> list[LoopSpec]:
-        upkeep = self._upkeep
+        upkeep, settings = self._upkeep, self._context.settings
+        first_round = settings.retention.first_round
         loops = [
             LoopSpec("beat", upkeep.heartbeat.beat, BEAT_EVERY),
             LoopSpec("maintain", upkeep.maintenance.step, MAINTAIN_EVERY),
-            LoopSpec("prune", upkeep.pruner.step, ROUND_EVERY, first_pause=FIRST_REST),
+            LoopSpec("prune", upkeep.pruner.step, ROUND_EVERY, first_pause=first_round),
         ]
         if upkeep.embedded is not None:
             loops.append(LoopSpec("embedded", self._keep_database))
         if scheduler:
-            pause = self._context.settings.scheduler.tick_interval
+            pause = settings.scheduler.tick_interval
             loops.append(LoopSpec("scheduler", self._scheduler.step, pause))
         if executor:
             loops += self._worker.loops()

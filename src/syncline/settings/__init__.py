@@ -259,6 +259,13 @@ class RetentionSettings(checks.Component):
 
     jobs_days: int | None = Field(14, ge=1, description="Days that finished jobs are kept.")
     signals_days: int | None = Field(None, ge=1, description="Days that signals are kept.")
+    first_round_seconds: float = Field(
+        60, ge=0, le=3600, description="Time for which a new process runs waiting jobs first."
+    )
+
+    @property
+    def first_round(self) -> timedelta:
+        return timedelta(seconds=self.first_round_seconds)
 
 
 class TelemetrySettings(checks.Component):

@@ -99,10 +99,11 @@ async def test_claim_does_without_the_registry(world: World) -> None:
         assert await world.run_due() == 1
 
 
-async def test_two_that_tidy_up_at_once_do_not_wait_for_each_other(world: World) -> None:
+async def test_two_that_tidy_up_at_once_do_not_wait_for_each_other(
+    world: World, maintenance: Maintenance
+) -> None:
     await insert_worker(world)
     world.clock.advance(seconds=2 * FORGOTTEN_AFTER.total_seconds())
-    maintenance: Maintenance = world.engine._upkeep.maintenance
     async with world.session() as session, session.transaction():
         await session.execute(world.qualified("SELECT FROM {schema}.workers FOR UPDATE"))
 

@@ -11,8 +11,8 @@ from support.fakes import eventually
 from support.world import EMPTY_PAGE, Logged, World, at
 from syncline import Connection
 from syncline.clock import monotonic, new_id
-from syncline.engine import service
-from syncline.engine.upkeep import retention
+from syncline.engine.upkeep.maintenance import Maintenance
+from syncline.engine.upkeep.retention import ROUND_EVERY, Pruner
 
 NOW = at("12:00")
 OLD, YOUNG = NOW - timedelta(days=15), NOW - timedelta(days=13)
@@ -118,12 +118,13 @@ async def test_signals_stay_unless_somebody_asked(world: World) -> None:
 
 
 @pytest.mark.engine(retention={"signals_days": 14})
-async def test_old_signals_go_where_asked_by_hand_made_ones_too(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention, "ROWS_A_BATCH", 2)
-    for _ in range(5):
-        await store_signal(world, OLD)
+async def test_old_signals_go_where_asked_by_hand_made_ones_too(world: World) -> None:
+    """A thousand and more: two batches are full, and a third one follows."""
+    await world.sql(
+        "INSERT INTO {schema}.signals (id, tenant_id, provider_slug, connection_id, kind,"
+        " received_at) SELECT id, 'acme', 'github', id, 'seen', $2 FROM unnest($1::uuid[]) AS id",
+        *([new_id() for _ in range(1001)], OLD),
+    )
     young = [await store_signal(world, YOUNG) for _ in range(6)]
     by_hand = [UUID(f"{digit}" * 32) for digit in "89abcdef"]
     for number, id_ in enumerate(by_hand):
@@ -131,22 +132,27 @@ async def test_old_signals_go_where_asked_by_hand_made_ones_too(
 
     report = await world.engine.prune()
 
-    assert report.signals == 9
+    assert report.signals == 1005
     assert await stored_signals(world) == [*young, *by_hand[::2]]
 
 
-async def test_round_goes_in_batches_over_everything(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention, "CONNECTIONS_A_BATCH", 2)
-    monkeypatch.setattr(retention, "ROWS_A_BATCH", 3)
-    for _ in range(5):
-        connection = await world.connection(last_finished=YOUNG)
-        for minute in range(4):
-            await finished(world, connection, OLD + timedelta(minutes=minute))
-        await world.sql("UPDATE {schema}.connections SET last_finished_at = $1", YOUNG)
+async def test_round_goes_in_batches_over_everything(world: World) -> None:
+    """More connections than a batch visits, and more jobs of one than a batch removes."""
+    await world.sql(
+        "INSERT INTO {schema}.connections"
+        " (tenant_id, provider_slug, external_id, last_finished_at)"
+        " SELECT 'acme', 'github', n::text, $1 FROM generate_series(1, 501) n",
+        YOUNG,
+    )
+    await world.sql(
+        "INSERT INTO {schema}.sync_jobs"
+        " (tenant_id, provider_slug, connection_id, status, finished_at)"
+        " SELECT 'acme', 'github', id, 'succeeded', $1 FROM {schema}.connections,"
+        " generate_series(1, CASE external_id WHEN '1' THEN 1001 ELSE 1 END)",
+        OLD,
+    )
 
-    assert (await world.engine.prune()).jobs == 20
+    assert (await world.engine.prune()).jobs == 1501
 
 
 async def test_rows_that_somebody_holds_are_left_for_the_next_time(world: World) -> None:
@@ -179,10 +185,8 @@ async def test_several_may_prune_at_once(world: World) -> None:
     assert [row["last_finished_at"] for row in rows] == [OLD + timedelta(minutes=4)]
 
 
-async def test_running_engine_prunes_and_measures(
-    world: World, logged: Logged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(service, "FIRST_REST", timedelta())
+@pytest.mark.engine(retention={"first_round_seconds": 0})
+async def test_running_engine_prunes_and_measures(world: World, logged: Logged) -> None:
     await finished(world, await world.connection(), OLD)
     running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await eventually(lambda: bool(logged("engine.pruned")))
@@ -194,10 +198,10 @@ async def test_running_engine_prunes_and_measures(
     assert world.metric("sync_engine_pruned_total", kind="jobs") == 1
 
 
+@pytest.mark.engine(retention={"first_round_seconds": 0.3})
 async def test_a_process_that_has_just_begun_leaves_what_is_old_for_later(
-    world: World, logged: Logged, monkeypatch: pytest.MonkeyPatch
+    world: World, logged: Logged
 ) -> None:
-    monkeypatch.setattr(service, "FIRST_REST", timedelta(seconds=0.3))
     await finished(world, await world.connection(), OLD)
     began = monotonic()
     running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
@@ -208,7 +212,7 @@ async def test_a_process_that_has_just_begun_leaves_what_is_old_for_later(
     assert monotonic() - began >= 0.3
 
 
-async def test_only_the_longest_living_process_prunes(world: World) -> None:
+async def test_only_the_longest_living_process_prunes(world: World, pruner: Pruner) -> None:
     await world.sql(
         "INSERT INTO {schema}.workers VALUES (gen_random_uuid(), 'elsewhere', 7, '0.1.0',"
         " '{executor}', '{}', 50, 3, false, $1, $2)",
@@ -216,9 +220,8 @@ async def test_only_the_longest_living_process_prunes(world: World) -> None:
         NOW,
     )
     await finished(world, await world.connection(), OLD)
-    pruner = world.engine._upkeep.pruner
 
-    assert await pruner.step() == retention.ROUND_EVERY
+    assert await pruner.step() == ROUND_EVERY
     assert len(await world.sql("SELECT FROM {schema}.sync_jobs")) == 1
 
     world.clock.advance(seconds=60)
@@ -226,20 +229,22 @@ async def test_only_the_longest_living_process_prunes(world: World) -> None:
     assert await world.sql("SELECT FROM {schema}.sync_jobs") == []
 
 
-async def test_age_of_the_oldest_snapshot_is_measured(world: World) -> None:
-    maintenance = world.engine._upkeep.maintenance
+async def test_age_of_the_oldest_snapshot_is_measured(
+    world: World, maintenance: Maintenance
+) -> None:
     async with world.session() as session, session.transaction(isolation="repeatable_read"):
-        await session.execute("SELECT 1")
-        await asyncio.sleep(0.05)
+        began_at = await session.fetchval("SELECT clock_timestamp()")
+        before = await world.server_time()
         await maintenance.step()
 
     age = world.metric("sync_engine_oldest_snapshot_seconds")
     assert age is not None
-    assert 0.05 <= age < 60
+    assert (before - began_at).total_seconds() <= age < 60
 
 
-async def test_death_of_another_process_is_told_once(world: World, logged: Logged) -> None:
-    maintenance = world.engine._upkeep.maintenance
+async def test_death_of_another_process_is_logged_once(
+    world: World, logged: Logged, maintenance: Maintenance
+) -> None:
     await maintenance.step()
     await world.sql(
         "INSERT INTO {schema}.workers VALUES (gen_random_uuid(), 'elsewhere', 7, '0.1.0',"

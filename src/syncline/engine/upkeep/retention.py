@@ -16,7 +16,6 @@ from syncline.telemetry.upkeep import UpkeepTelemetry
 CONNECTIONS_A_BATCH = 500
 ROWS_A_BATCH = 500
 ROUND_EVERY = timedelta(minutes=10)
-FIRST_REST = timedelta(minutes=1)  # a new process runs waiting jobs first
 PAUSE_FACTOR = 4  # the pause after a batch, as a multiple of its duration
 BEGINNING = UUID(int=0)
 
