@@ -10,6 +10,7 @@ from support.fakes import HeldRun, eventually
 from support.world import World, at
 from syncline import RateLimited, SyncResult, Transient
 from syncline.engine.wakeup import Wakeup
+from syncline.store.pool import Pool
 
 UNKNOWN = uuid4()
 
@@ -25,24 +26,27 @@ async def test_trigger_queues_a_job_for_now(world: World) -> None:
     assert (job.scheduled_at, job.priority, job.attempts) == (at("12:00"), 10, 0)
 
 
-@pytest.mark.parametrize("job_type", ["full", "webhook"])
-async def test_trigger_takes_type_and_priority(world: World, job_type: str) -> None:
+async def test_trigger_takes_type_and_priority(world: World) -> None:
     """E10: type and priority where given."""
     connection = await world.connection()
 
-    job = await world.engine.trigger(connection.id, job_type=job_type, priority=-3)
+    for job_type in ("full", "webhook"):
+        job = await world.engine.trigger(connection.id, job_type=job_type, priority=-3)
 
-    assert (job.job_type, job.priority) == (job_type, -3)
+        assert (job.job_type, job.priority) == (job_type, -3)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"job_type": "partial"}, {"priority": 40_000}, {"priority": "high"}], ids=str
-)
-async def test_trigger_refuses_what_it_does_not_know(world: World, wrong: dict[str, Any]) -> None:
+async def test_trigger_refuses_what_it_does_not_know(world: World) -> None:
     connection = await world.connection()
+    wrong: list[dict[str, Any]] = [
+        {"job_type": "partial"},
+        {"priority": 40_000},
+        {"priority": "high"},
+    ]
 
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        await world.engine.trigger(connection.id, **wrong)
+    for options in wrong:
+        with pytest.raises(ValueError, match=next(iter(options))):
+            await world.engine.trigger(connection.id, **options)
 
 
 @pytest.mark.parametrize(("queued", "priority"), [(0, 10), (20, 20)])
@@ -139,15 +143,15 @@ async def test_trigger_of_another_type_during_a_run(world: World) -> None:
     assert (await world.pending(connection)).id == full.id
 
 
-@pytest.mark.parametrize("status", ["paused", "needs_reauth", "error", "revoked"])
-async def test_trigger_of_a_connection_that_is_not_active(world: World, status: str) -> None:
+async def test_trigger_of_a_connection_that_is_not_active(world: World) -> None:
     """E10: `ValueError` naming the status."""
-    connection = await world.connection(status=status)
+    for status in ("paused", "needs_reauth", "error", "revoked"):
+        connection = await world.connection(status=status)
 
-    with pytest.raises(ValueError, match=status):
-        await world.engine.trigger(connection.id)
+        with pytest.raises(ValueError, match=status):
+            await world.engine.trigger(connection.id)
 
-    assert await world.jobs(connection) == []
+        assert await world.jobs(connection) == []
 
 
 async def test_unknown_and_foreign_ids_are_not_found(world: World) -> None:
@@ -201,9 +205,10 @@ async def test_idle_worker_starts_at_once(
 
 async def test_one_hears_what_others_announce(world: World) -> None:
     """A process that woke its own worker itself does not do so again when its word comes back."""
-    url, pool = world.engine.settings.database_url, world.engine._pool
+    pool = Pool(world.url, world.schema, size=1)
+    await pool.open()
     heard = [asyncio.Event(), asyncio.Event()]
-    wakeups = [Wakeup(url, pool, event) for event in heard]
+    wakeups = [Wakeup(world.url, pool, event) for event in heard]
     for wakeup, event in zip(wakeups, heard, strict=True):
         await wakeup.step()
         event.clear()
@@ -220,6 +225,7 @@ async def test_one_hears_what_others_announce(world: World) -> None:
     finally:
         for wakeup in wakeups:
             wakeup.close()
+        await pool.close()
 
 
 async def idle(world: World) -> bool:

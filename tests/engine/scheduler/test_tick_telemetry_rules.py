@@ -36,7 +36,7 @@ async def test_tenant_label_can_be_switched_off(world: World) -> None:
     assert world.metric(SCHEDULED, provider_slug="github") == 1
 
 
-async def test_empty_tick_is_told_too(world: World, logged: Logged) -> None:
+async def test_empty_tick_is_recorded_too(world: World, logged: Logged) -> None:
     """S10: gauge and duration are recorded at every tick, and every tick is logged."""
     await world.connection(last_finished="12:00")
     await world.tick("12:15")
@@ -94,15 +94,14 @@ async def test_skips_are_counted(world: World, logged: Logged) -> None:
     assert logged("scheduler.tick")[0]["skipped"] == 1
 
 
-async def test_each_scheduled_connection_is_traced(
-    world: World, logged: Logged, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_scheduled_connection_is_traced(world: World, logged: Logged) -> None:
     """S10: a debug event inside the tick's span, and an event of that span, with every field."""
-    spans = Spans()
-    monkeypatch.setattr(world.engine.telemetry, "_tracer", spans.tracer)
     connection = await world.connection(last_finished="10:00")
+    spans = Spans()
 
-    await world.tick("11:07", jitter_seconds=30)
+    with spans.installed():
+        async with world.another_engine() as traced:
+            await traced.tick("11:07", jitter_seconds=30)
 
     expected = {
         "connection_id": str(connection.id),
@@ -124,11 +123,12 @@ async def test_each_scheduled_connection_is_traced(
     assert dict(event.attributes or {}) == expected
 
 
-async def test_empty_tick_has_a_span(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_empty_tick_has_a_span(world: World) -> None:
     """S10: one span a tick, also an empty one."""
     spans = Spans()
-    monkeypatch.setattr(world.engine.telemetry, "_tracer", spans.tracer)
 
-    await world.tick()
+    with spans.installed():
+        async with world.another_engine() as traced:
+            await traced.tick()
 
     assert [span.name for span in spans.all()] == ["scheduler.tick"]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import traceback
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -165,18 +166,17 @@ def test_the_canary_is_nowhere(
 async def live_through(url: str, settings: dict[str, Any]) -> dict[str, str]:
     """Fail in every way, and return what can be read afterwards, by where."""
     spans = Spans()
-    async with (
-        http_server(echo) as server,
-        open_world(url, connectors=[Leaky(), Streaming()], **settings) as world,
-    ):
-        telemetry = world.engine.telemetry
-        telemetry._tracer = telemetry.http._tracer = spans.tracer
+    async with http_server(echo) as server, AsyncExitStack() as opened:
+        opened.enter_context(spans.installed())
+        world = await opened.enter_async_context(
+            open_world(url, connectors=[Leaky(), Streaming()], **settings)
+        )
         await run_every_way(world, server)
         assert {"/echo", "/slow", "/refused", "/token"} <= {seen.path for seen in server.seen}
         assert any(CANARY in str(seen.headers) for seen in server.seen)
         return {
             "table": await dump(world),
-            "metric": telemetry.exposition().decode(),
+            "metric": world.engine.telemetry.exposition().decode(),
             "API": await every_answer(world),
             "span": "\n".join(span.to_json() for span in spans.all()),
         }
@@ -231,6 +231,10 @@ async def every_answer(own: World) -> str:
 
 
 def every_command(url: str, folder: Path) -> str:
+    """Return what commands print: lists of everything, and a few rows in each form.
+
+    They read nothing but the tables, which hold no secret in the open.
+    """
     syncline = CommandLine(url, folder)
     connections = syncline.json("connections", "list")
     jobs = syncline.json("jobs", "list")
@@ -238,9 +242,9 @@ def every_command(url: str, folder: Path) -> str:
     for command in (
         ("connections", "list"),
         ("jobs", "list"),
-        *(("connections", "show", one["id"]) for one in connections),
-        *(("jobs", "show", one["id"]) for one in jobs),
-        *(("explain", one["id"]) for one in connections),
+        *(("connections", "show", one["id"]) for one in connections[:3]),
+        *(("jobs", "show", one["id"]) for one in jobs[:3]),
+        *(("explain", one["id"]) for one in connections[:3]),
         ("verify",),
         ("jobs", "list", "--debug", "--log-level", "debug"),
     ):

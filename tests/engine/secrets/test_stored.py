@@ -101,12 +101,13 @@ async def test_without_a_key_nothing_is_stored(world: World) -> None:
     assert await world.sql("SELECT * FROM {schema}.credentials") == []
 
 
-@pytest.mark.parametrize("bad", [{}, [], "canary", {"a": float("nan")}, {"a": "canary" * 20_000}])
-async def test_bad_credentials_are_refused_without_being_quoted(world: World, bad: Any) -> None:
-    with pytest.raises(ValueError, match=r"^credentials") as refused:
-        await add(world, bad)
+async def test_bad_credentials_are_refused_without_being_quoted(world: World) -> None:
+    refused_ones: list[Any] = [{}, [], "canary", {"a": float("nan")}, {"a": "canary" * 20_000}]
+    for bad in refused_ones:
+        with pytest.raises(ValueError, match=r"^credentials") as refused:
+            await add(world, bad)
 
-    assert "canary" not in str(refused.value)
+        assert "canary" not in str(refused.value)
 
 
 async def test_a_duplicate_key_leaves_the_other_connections_credentials(world: World) -> None:
@@ -129,7 +130,7 @@ async def test_ensure_leaves_credentials_that_are_there(world: World) -> None:
     assert dict(seen.credentials) == SECRET
 
 
-async def test_what_cannot_be_read_is_told_with_its_cause(world: World) -> None:
+async def test_credentials_that_cannot_be_read_are_reported_with_the_cause(world: World) -> None:
     job = await world.engine.trigger((await add(world)).id)
     async with world.session() as session:
         await session.execute("ALTER TABLE syncline.credentials RENAME COLUMN sealed TO gone")
@@ -170,7 +171,7 @@ async def test_a_worker_without_the_key_leaves_the_job_to_others(world: World) -
     assert "the key 'k1' is not in SYNCLINE_SECRET_KEYS" in found.error["message"]
 
 
-async def test_they_go_with_their_connection(world: World) -> None:
+async def test_credentials_go_with_their_connection(world: World) -> None:
     connection = await add(world)
 
     await world.engine.connections.delete(connection.id)
@@ -178,7 +179,7 @@ async def test_they_go_with_their_connection(world: World) -> None:
     assert await world.sql("SELECT * FROM {schema}.credentials") == []
 
 
-async def test_new_ones_resume_a_connection_with_its_cursor(world: World) -> None:
+async def test_new_credentials_resume_a_connection_with_its_cursor(world: World) -> None:
     connection = await add(world)
     world.script(SyncResult(next_cursor={"page": 7}), Unauthorized("revoked"))
     for _ in range(2):
@@ -194,7 +195,7 @@ async def test_new_ones_resume_a_connection_with_its_cursor(world: World) -> Non
     assert world.connector.calls[-1] == (connection.id, {"page": 7})
 
 
-async def test_new_ones_leave_a_paused_connection_paused(world: World) -> None:
+async def test_new_credentials_leave_a_paused_connection_paused(world: World) -> None:
     connection = await add(world)
     await world.engine.connections.pause(connection.id)
 
@@ -203,7 +204,7 @@ async def test_new_ones_leave_a_paused_connection_paused(world: World) -> None:
     assert changed.status == "paused"
 
 
-async def test_they_can_be_forgotten(world: World) -> None:
+async def test_credentials_can_be_removed(world: World) -> None:
     connection = await add(world)
 
     await world.engine.connections.set_credentials(connection.id, None)
@@ -211,7 +212,7 @@ async def test_they_can_be_forgotten(world: World) -> None:
     assert (await run(world, connection)).credentials is None
 
 
-async def test_another_tenant_cannot_set_them(world: World) -> None:
+async def test_another_tenant_cannot_set_credentials(world: World) -> None:
     connection = await add(world)
 
     with pytest.raises(LookupError):
@@ -238,7 +239,7 @@ class Desk(Connector):
             return SyncResult(next_cursor=(await http.get()).json())
 
 
-async def test_the_client_carries_them(world: World) -> None:
+async def test_the_http_client_sends_the_credentials(world: World) -> None:
     async with (
         http_server([json_reply({"at": 1}), Reply(401)]) as server,
         world.another_engine([Desk(), ScriptedConnector("github")]) as own,
@@ -292,7 +293,7 @@ async def test_a_rotation_goes_on_where_it_was_interrupted(world: World) -> None
         assert (await newer.engine.secrets.rotate()).done == 3
 
 
-async def test_a_rotation_tells_what_it_cannot_open(world: World) -> None:
+async def test_a_rotation_reports_what_it_cannot_open(world: World) -> None:
     connection = await add(world)
     async with world.another_engine(secret_keys=new_key("k2")) as stranger:
         rotation = await stranger.engine.secrets.rotate()

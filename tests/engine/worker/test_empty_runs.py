@@ -5,18 +5,14 @@ All of these connections have run before; the first run of a new one leaves its 
 
 import asyncio
 import gc
-from collections.abc import Sequence
-from uuid import UUID
+from datetime import timedelta
 
-import asyncpg
 import pytest
 
 from support.fakes import HeldRun, eventually
+from support.sessions import actor
 from support.world import World, at
 from syncline import Connection, SyncResult
-from syncline.engine.worker.settle import Settler
-from syncline.engine.worker.settle_queue import STUCK_SECONDS
-from syncline.store.queue.claims import Claim
 
 ROW = "SELECT xmin, c.* FROM {schema}.connections c"
 HAS_RUN = "UPDATE {schema}.connections SET last_finished_at = '2025-01-01 11:30Z'"
@@ -24,6 +20,9 @@ OLDER = at("11:30")
 ENDED = """
     SELECT FROM {schema}.sync_jobs WHERE id = ANY ($1::uuid[])
     HAVING bool_and(status = 'succeeded')
+"""
+CLOSED_TOGETHER = """
+    SELECT count(DISTINCT xmin::text) = 1 FROM {schema}.sync_jobs WHERE id = ANY ($1::uuid[])
 """
 
 
@@ -90,55 +89,48 @@ async def test_a_slot_is_free_once_its_connector_has_ended(world: World) -> None
     await world.job(other, scheduled_at=at("11:30"))
     run_of_other = HeldRun(SyncResult())
     world.script(SyncResult(next_cursor=1), run_of_other)
-    session = await asyncpg.connect(world.url)
-    running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
 
-    async with session.transaction():
-        await session.execute("SELECT FROM syncline.connections WHERE id = $1 FOR UPDATE", held.id)
+    async with actor(world) as person:
+        await person.lock(held)
+        running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
         await eventually(run_of_other.started.is_set)
     run_of_other.let_go.set()
     world.engine.stop()
 
     assert await running
-    await session.close()
 
 
 async def test_empty_runs_that_end_while_others_are_closed_are_closed_together_next(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ) -> None:
-    """One lane closes them at a time; where somebody's lock holds it up, another goes on."""
-    runs = [HeldRun(SyncResult()) for _ in range(3)]
+    """One task closes them at a time; where somebody's lock holds it up, another goes on."""
+    runs = [HeldRun(SyncResult()) for _ in range(50)]
     world.script(*runs)
-    times = (at("11:00"), at("11:01"), at("11:02"))  # so they start in this order
+    times = [at("11:00") + timedelta(seconds=n) for n in range(50)]  # so they start in this order
     jobs = [await world.job(await seasoned(world), scheduled_at=time) for time in times]
-    groups: list[list[UUID]] = []
-    settle_empty = Settler.settle_empty
-
-    async def noted(settler: Settler, held: Sequence[Claim]) -> set[UUID]:
-        groups.append([claim.id for claim in held])
-        return await settle_empty(settler, held)
-
-    monkeypatch.setattr(Settler, "settle_empty", noted)
-    session = await asyncpg.connect(world.url)
     running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
     await eventually(lambda: all(run.started.is_set() for run in runs))
 
-    async with session.transaction():
-        await session.execute("SELECT FROM syncline.sync_jobs WHERE id = $1 FOR UPDATE", jobs[0])
+    async with actor(world) as person:
+        await person.lock_job(jobs[0])
         runs[0].let_go.set()
-        await eventually(lambda: groups == [jobs[:1]])
-        runs[1].let_go.set()
-        await asyncio.sleep(STUCK_SECONDS)
-        assert groups == [jobs[:1]]
-
-        runs[2].let_go.set()
-        await eventually(lambda: world.sql(ENDED, jobs[1:]))
-        assert groups == [jobs[:1], jobs[1:]]
+        await world.blocked_session()
+        for run in runs[1:3]:
+            run.let_go.set()
+        for run in runs[3:]:  # each that ends may be the one that starts another task
+            await asyncio.sleep(0.02)
+            if await world.sql(ENDED, jobs[1:3]):
+                break
+            run.let_go.set()
+        assert await world.sql(ENDED, jobs[1:3]), "nobody else closed them"
+        [[together]] = await world.sql(CLOSED_TOGETHER, jobs[1:3])
+        assert together
+    for run in runs:
+        run.let_go.set()
     world.engine.stop()
 
     assert await running
     assert await world.sql(ENDED, jobs)
-    await session.close()
 
 
 async def test_a_process_of_its_own_collects_garbage_seldom_while_it_runs(world: World) -> None:

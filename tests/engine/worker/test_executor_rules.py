@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -9,33 +10,29 @@ import asyncpg
 import pytest
 
 from support.fakes import HeldRun, eventually
+from support.telemetry_events import Spans
 from support.world import World, at
-from syncline import Connection, SyncResult
-from syncline.store.pool import Transaction
-from syncline.store.queue import claims
+from syncline import Connection, Signal, SyncResult
 
 PRESENT = [{}, 0, "", [], False, {"page": 1}]
 
 
-@pytest.mark.parametrize(
-    ("columns", "ran"),
-    [
-        ({"scheduled_at": at("12:00")}, 1),
-        ({"scheduled_at": at("12:00:01")}, 0),
-        ({"retry_after": at("12:00")}, 1),
-        ({"retry_after": at("12:00:01")}, 0),
-        ({"scheduled_at": at("12:00:01"), "retry_after": at("11:00")}, 0),
-    ],
-    ids=["scheduled now", "scheduled later", "waited enough", "waits", "retried but too early"],
-)
-async def test_job_is_due_when_both_times_have_come(
-    world: World, columns: dict[str, Any], ran: int
-) -> None:
+async def test_job_is_due_when_both_times_have_come(world: World) -> None:
     """E1: due when `scheduled_at ≤ now` and `retry_after` is null or past."""
-    await world.job(await world.connection(), **columns)
-    world.script(SyncResult())
+    due: list[dict[str, Any]] = [{"scheduled_at": at("12:00")}, {"retry_after": at("12:00")}]
+    later: list[dict[str, Any]] = [
+        {"scheduled_at": at("12:00:01")},
+        {"retry_after": at("12:00:01")},
+        {"scheduled_at": at("12:00:01"), "retry_after": at("11:00")},
+    ]
+    due_ids = [await world.job(await world.connection(), **columns) for columns in due]
+    later_ids = [await world.job(await world.connection(), **columns) for columns in later]
+    world.script(*[SyncResult()] * len(due))
 
-    assert await world.run_due("12:00") == ran
+    assert await world.run_due("12:00") == len(due)
+
+    assert {(await world.get_job(id_)).status for id_ in due_ids} == {"succeeded"}
+    assert {(await world.get_job(id_)).status for id_ in later_ids} == {"queued"}
 
 
 async def test_claims_go_by_priority_time_and_id(world: World) -> None:
@@ -199,44 +196,50 @@ async def test_types_run_side_by_side_in_one_worker(world: World) -> None:
 
 
 @pytest.mark.parametrize("job_type", ["incremental", "webhook"])
-@pytest.mark.parametrize("cursor", PRESENT, ids=json.dumps)
-async def test_cursor_of_the_job_comes_first(world: World, job_type: str, cursor: Any) -> None:
+async def test_cursor_of_the_job_comes_first(world: World, job_type: str) -> None:
     """E3: the job's cursor, else the stored one; `{}`, `0`, `""` and `[]` are present."""
-    connection = await world.connection(sync={"cursor": "stored"})
-    await world.job(connection, job_type=job_type, cursor=json.dumps(cursor))
+    expected = {}
+    for cursor in PRESENT:
+        connection = await world.connection(sync={"cursor": "stored"})
+        await world.job(connection, job_type=job_type, cursor=json.dumps(cursor))
+        expected[connection.id] = cursor
 
-    await world.run_one()
+    world.script(*[SyncResult()] * len(expected))
+    await world.run_due()
 
-    assert world.connector.calls == [(connection.id, cursor)]
+    assert dict(world.connector.calls) == expected
 
 
 @pytest.mark.parametrize("job_type", ["incremental", "webhook"])
-@pytest.mark.parametrize("absent", [None, "null"])
-@pytest.mark.parametrize("stored", [*PRESENT, None], ids=json.dumps)
-async def test_stored_cursor_comes_second(
-    world: World, job_type: str, absent: str | None, stored: Any
-) -> None:
+async def test_stored_cursor_comes_second(world: World, job_type: str) -> None:
     """E3: SQL NULL and JSON `null` on the job are absent; then the stored cursor counts."""
-    connection = await world.connection(sync={"cursor": stored})
-    await world.job(connection, job_type=job_type, cursor=absent)
+    expected = {}
+    for absent in (None, "null"):
+        for stored in (*PRESENT, None):
+            connection = await world.connection(sync={"cursor": stored})
+            await world.job(connection, job_type=job_type, cursor=absent)
+            expected[connection.id] = stored
 
-    await world.run_one()
+    world.script(*[SyncResult()] * len(expected))
+    await world.run_due()
 
-    assert world.connector.calls == [(connection.id, stored)]
+    assert dict(world.connector.calls) == expected
 
 
-@pytest.mark.parametrize(("own", "given"), [(None, None), ("null", None), ("0", 0)])
-async def test_full_job_starts_from_its_own_cursor_or_none(
-    world: World, own: str | None, given: Any
-) -> None:
+async def test_full_job_starts_from_its_own_cursor_or_none(world: World) -> None:
     """E3: a full job never starts from the stored cursor; its page overwrites that."""
-    connection = await world.connection(sync={"cursor": "stored"})
-    await world.job(connection, job_type="full", cursor=own)
+    expected = {}
+    for own, given in [(None, None), ("null", None), ("0", 0)]:
+        connection = await world.connection(sync={"cursor": "stored"})
+        await world.job(connection, job_type="full", cursor=own)
+        expected[connection.id] = given
 
-    await world.run_one(SyncResult(next_cursor="restarted"))
+    world.script(*[SyncResult(next_cursor="restarted")] * len(expected))
+    await world.run_due()
 
-    assert world.connector.calls == [(connection.id, given)]
-    assert (await world.sync_metadata(connection))["cursor"] == "restarted"
+    assert dict(world.connector.calls) == expected
+    stored = await world.engine.connections.list()
+    assert {one.metadata["sync"]["cursor"] for one in stored} == {"restarted"}
 
 
 async def held_runs(world: World, count: int) -> list[HeldRun]:
@@ -250,35 +253,46 @@ async def count_by_status(world: World) -> dict[str, int]:
     return {row["status"]: row["count"] for row in rows}
 
 
-@pytest.mark.engine(executor={"concurrency": 4000})
+@pytest.mark.engine(executor={"concurrency": 400})
 async def test_claims_that_follow_one_another_at_once_take_each_job_once(world: World) -> None:
     """E1: a claim is sent before the jobs of the last one begin; each runs once, none is left."""
-    many = 4500
+    many = 450  # more than there are slots, in nine claims
     await add_jobs_of_new_connections(world, many)
     await run_until_succeeded(world, many)
 
     assert len(world.connector.calls) == many == len({call[0] for call in world.connector.calls})
 
 
-@pytest.mark.engine(executor={"concurrency": 4000})
-async def test_a_full_claim_is_followed_at_once_in_its_session(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """E1: the next claim waits neither for the jobs of the last one to begin nor for a session."""
-    sent = []
-    claim = claims.claim
+async def test_a_full_claim_is_followed_before_its_jobs_begin(world: World) -> None:
+    """E1: the database looks for the next jobs while this process starts the last ones."""
+    await add_jobs_of_new_connections(world, 450)
+    spans = Spans()
+    with spans.installed():
+        async with world.another_engine(executor={"concurrency": 400}) as worker:
+            await run_until_succeeded(worker, 450)
 
-    async def noted(tx: Transaction, *providers: Any, **options: Any) -> Any:
-        sent.append((tx, len(world.connector.calls)))
-        return await claim(tx, *providers, **options)
+    claims = [span for span in spans.all() if span.name == "executor.claim"]
+    runs_began = [span.start_time or 0 for span in spans.all() if span.name == "executor.run"]
+    assert any(
+        not any((one.end_time or 0) <= run <= (following.start_time or 0) for run in runs_began)
+        for one, following in pairwise(claims[:9])
+    )
 
-    monkeypatch.setattr(claims, "claim", noted)
-    await add_jobs_of_new_connections(world, 1000)  # two full claims, and one to find no more
-    await run_until_succeeded(world, 1000)
 
-    first, second, third = sent[:3]
-    assert first[0] is second[0] is third[0]
-    assert first[1] == second[1] == 0
+@pytest.mark.engine(pool_size=2, executor={"concurrency": 1000})
+async def test_a_full_claim_is_followed_at_once_in_its_session(world: World) -> None:
+    """E1: the next claim waits for no session; here settles that wait for a lock take the other."""
+    await add_jobs_of_new_connections(world, 450)
+    world.script(*[SyncResult([Signal("seen", at("11:00"), {})])] * 450)
+
+    async def all_are_claimed() -> bool:
+        return await count_by_status(world) == {"running": 450}
+
+    async with world.locked_table("signals"), asyncio.timeout(10):
+        running = asyncio.create_task(world.engine.run(handle_signals=False, scheduler=False))
+        await eventually(all_are_claimed)
+    world.engine.stop()
+    assert await running
 
 
 async def add_jobs_of_new_connections(world: World, count: int) -> None:

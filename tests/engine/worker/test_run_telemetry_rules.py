@@ -106,16 +106,17 @@ async def test_queue_is_measured(world: World) -> None:
     assert world.metric("sync_executor_queue_age_seconds") == 120
 
 
-async def test_each_run_is_one_span(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_run_is_one_span(world: World) -> None:
     """E11: with the job it belongs to; a failed run's span says so."""
-    spans = Spans()
-    monkeypatch.setattr(world.engine.telemetry, "_tracer", spans.tracer)
     connection = await world.connection()
     job_id = await world.job(connection)
     world.script(Transient("down"), SyncResult())
+    spans = Spans()
 
-    await world.run_due()
-    await world.run_due("12:01")
+    with spans.installed():
+        async with world.another_engine() as traced:
+            await traced.run_due()
+            await traced.run_due("12:01")
 
     failed, succeeded = (span for span in spans.all() if span.name == "executor.run")
     for span in (failed, succeeded):
@@ -140,16 +141,15 @@ async def test_lateness_counts_from_the_slot(world: World) -> None:
     assert counted(world, "lateness_seconds_sum") == 300
 
 
-async def test_claim_and_settlement_have_spans_beside_the_run(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_claim_and_settlement_have_spans_beside_the_run(world: World) -> None:
     """Spans of batches stand beside those of runs, not around them."""
-    spans = Spans()
-    monkeypatch.setattr(world.engine.telemetry, "_tracer", spans.tracer)
     await world.job(await world.connection())
     world.script(SyncResult([NEWS]))
+    spans = Spans()
 
-    await world.run_due()
+    with spans.installed():
+        async with world.another_engine() as traced:
+            await traced.run_due()
 
     found = {span.name: span for span in spans.all()}
     assert {"executor.claim", "executor.run", "executor.settle"} <= found.keys()

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from support.telemetry_events import EVENTS
 from support.world import Logged, World
 from syncline import Connection, RateLimited, Transient, Unauthorized
+from syncline.telemetry.engine import Telemetry
 
 
 def buggy(connection: Connection, cursor: Any) -> Any:
@@ -35,12 +37,19 @@ async def test_a_library_logs_the_traceback_of_a_connector(
     assert "hunter2" not in record.getMessage()
 
 
-async def test_the_same_error_is_shown_once_and_counted(world: World, logged: Logged) -> None:
+async def test_the_same_error_is_shown_once(world: World, logged: Logged) -> None:
     await run_buggy(world, 5)
 
     [shown] = logged("executor.connector_raised")
     assert (shown["error_class"], shown["provider_slug"]) == ("KeyError", "github")
-    assert world.engine.telemetry._logged_errors["github", "KeyError"].repeated == 4
+
+
+def test_what_was_left_out_is_counted(logged: Logged) -> None:
+    EVENTS["connector_raised"](Telemetry())
+
+    first, second = logged("executor.connector_raised")
+    assert "repeated" not in first
+    assert second["repeated"] == 1
 
 
 async def test_an_error_that_connectors_are_meant_to_raise_needs_no_traceback(
