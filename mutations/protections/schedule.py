@@ -81,7 +81,7 @@ SCHEDULE = (
                 "size - 1 if longest else size",
             ),
         ),
-        "tests/engine/test_time_rules.py::test_what_was_put_off_for_longer_than_can_be_is_looked_at_again",
+        "tests/engine/test_time_rules.py::test_a_check_that_was_put_off_for_too_long_is_brought_back",
     ),
     Mutation(
         "the next run of a job that was pulled forward",

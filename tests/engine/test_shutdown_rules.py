@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import threading
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -120,7 +121,7 @@ async def test_release_of_a_paused_connections_job_cancels_it(world: World) -> N
 class Deaf(Connector):
     """Blocks its thread until the test is over."""
 
-    provider = "github"
+    provider = "deaf"
 
     def __init__(self) -> None:
         self.entered, self.over = threading.Event(), threading.Event()
@@ -131,57 +132,46 @@ class Deaf(Connector):
         return SyncResult(next_cursor="too late")
 
 
-async def test_thread_never_delays_an_exit(world: World) -> None:
-    """E7, E8: a thread that cannot be stopped is left behind, its job released."""
-    connection = await world.connection()
-    job_id = await world.job(connection)
-    connector = Deaf()
-    try:
-        async with asyncio.timeout(20):
-            async with world.another_engine(
-                [connector], executor={"shutdown_grace_seconds": 0}
-            ) as worker:
-                running = asyncio.create_task(
-                    worker.engine.run(handle_signals=False, scheduler=False)
-                )
-                await eventually(connector.entered.is_set)
-                worker.engine.stop()
-                assert await running
+class Stubborn(Connector):
+    """Ignores its cancellation until the test is over."""
 
-        job = await world.get_job(job_id)
-        assert (job.status, job.attempts) == ("queued", 0)
-        assert await world.sql(LEASED) == []
-    finally:
-        connector.over.set()
-    assert "cursor" not in await world.sync_metadata(connection)
+    provider = "stubborn"
 
+    def __init__(self) -> None:
+        self.entered, self.over = asyncio.Event(), asyncio.Event()
 
-async def test_connector_that_ignores_its_cancellation_does_not_delay_an_exit(
-    world: World,
-) -> None:
-    """E8: nor does a coroutine that will not stop."""
-    job_id = await world.job(await world.connection())
-    entered, over = asyncio.Event(), asyncio.Event()
-
-    async def stubborn(_: Connection, __: Any) -> SyncResult:
-        entered.set()
-        while not over.is_set():
-            try:
-                await over.wait()
-            except asyncio.CancelledError:
-                continue
+    async def sync(self, connection: Connection, cursor: Any) -> SyncResult:
+        self.entered.set()
+        while not self.over.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.over.wait()
         return SyncResult(next_cursor="too late")
 
-    world.connector.script.append(stubborn)
-    async with asyncio.timeout(20):
-        async with world.another_engine(executor={"shutdown_grace_seconds": 0}) as worker:
+
+async def test_connectors_that_do_not_stop_never_delay_an_exit(world: World) -> None:
+    """E7, E8: a thread or a coroutine that does not stop is left behind, its job released."""
+    connectors = (Deaf(), Stubborn())
+    connections = [await world.connection(provider=one.provider) for one in connectors]
+    job_ids = [await world.job(connection) for connection in connections]
+    try:
+        async with (
+            asyncio.timeout(20),
+            world.another_engine(connectors, executor={"shutdown_grace_seconds": 0}) as worker,
+        ):
             running = asyncio.create_task(worker.engine.run(handle_signals=False, scheduler=False))
-            await entered.wait()
+            await eventually(lambda: all(one.entered.is_set() for one in connectors))
             worker.engine.stop()
             assert await running
-            over.set()
 
-    assert (await world.get_job(job_id)).status == "queued"
+        for job_id in job_ids:
+            job = await world.get_job(job_id)
+            assert (job.status, job.attempts) == ("queued", 0)
+        assert await world.sql(LEASED) == []
+    finally:
+        for connector in connectors:
+            connector.over.set()
+    for connection in connections:
+        assert "cursor" not in await world.sync_metadata(connection)
 
 
 async def test_engine_that_is_left_releases_what_it_runs(world: World) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
-from support.world import World, at, open_world
+from support.world import World, at, in_short, open_world
 from syncline import Connection, Connector, Signal, SyncResult
 from syncline.model import Job
 
@@ -94,4 +94,5 @@ class MixedBatch:
 
 def batch_world(url: str, connector: Connector, **settings: Any) -> Any:
     """Open a world whose one connector answers as a batch does."""
-    return open_world(url, connectors=[connector], executor={"concurrency": 200, **settings})
+    executor = in_short(**{"concurrency": 200, **settings})
+    return open_world(url, connectors=[connector], executor=executor)

@@ -82,7 +82,7 @@ async def test_a_write_that_is_lost_every_time_leaves_the_others_alone(database_
     """Somebody's trigger skips the update of one connection: nothing says so but the row count."""
     connector = Together(NEIGHBOURS + 1)
     lost = SyncResult([Signal("lost", at("11:00"), {})], next_cursor={"page": "lost"})
-    async with batch_world(database_url, connector, lease_seconds=3) as world:
+    async with batch_world(database_url, connector, lease_seconds=0.9) as world:
         await world.sql(SKIP)
         await world.sql(SKIP_LOST_PAGES)
         try:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from support.fakes import eventually
-from support.world import World, at
+from support.world import World, at, in_short
 from syncline import Connection, Connector, Signal, SyncResult
 from syncline.store.pool import Pool, SessionOptions
 
 GOOD = Signal("opened", at("11:00"), {"number": 1}, dedupe_key="1")
 
 
-@pytest.mark.engine(executor={"max_run_seconds": 1})
+@pytest.mark.engine(executor=in_short(max_run_seconds=0.1))
 async def test_run_that_takes_too_long_ends_as_a_failure(world: World) -> None:
     """E7: `max_run_seconds` ends a run, in real seconds, and stops its connector."""
     connection = await world.connection()
@@ -53,14 +53,17 @@ async def test_blocking_connector_runs_in_a_thread(world: World) -> None:
     connector = Blocking()
     connection = await world.connection()
     job_id = await world.job(connection)
-    async with world.another_engine([connector], executor={"lease_seconds": 3}) as worker:
+    async with world.another_engine([connector], executor={"lease_seconds": 1.2}) as worker:
         running = asyncio.create_task(worker.run_due())
         await eventually(lambda: connector.entered == 1)
         world.clock.advance(2)
         expires = "SELECT lease_expires_at AS at FROM {schema}.sync_jobs"
 
         async def renewed() -> bool:
-            return bool((await world.sql(expires))[0]["at"] == at("12:00:05"))
+            return bool(
+                (await world.sql(expires))[0]["at"]
+                == world.clock() + worker.settings.executor.lease
+            )
 
         await eventually(renewed)
         connector.let_go.set()
@@ -75,7 +78,7 @@ async def test_thread_that_hangs_keeps_its_slot(world: World) -> None:
     connector = Blocking()
     first, second = await world.connection(), await world.connection()
     first_job, second_job = await world.job(first, priority=1), await world.job(second)
-    limits = {"concurrency": 1, "max_run_seconds": 1}
+    limits = {"concurrency": 1, "max_run_seconds": 0.1}
     async with world.another_engine([connector], executor=limits) as worker:
         assert await worker.run_due() == 1
         assert (await world.get_job(first_job)).error["class"] == "Timeout"
@@ -84,25 +87,28 @@ async def test_thread_that_hangs_keeps_its_slot(world: World) -> None:
 
         connector.let_go.set()
         await eventually(lambda: connector.left == 1)
-        while await worker.run_due() == 0:  # noqa: ASYNC110  (the slot is free a moment later)
-            await asyncio.sleep(0.005)
+        await eventually(lambda: has_run_one(worker))  # the slot is free a moment later
 
     assert await world.signals(first) == []
     assert (await world.get_job(second_job)).status == "succeeded"
+
+
+async def has_run_one(worker: World) -> bool:
+    return await worker.run_due() == 1
 
 
 async def test_no_transaction_is_open_during_a_call(world: World) -> None:
     """E7: while a connector is called, no session of the engine has begun anything."""
     await world.job(await world.connection())
 
-    async with world.during_run():
-        await asyncio.sleep(0.05)
-        rows = await world.sql(
+    async def nothing_is_open() -> bool:
+        return not await world.sql(
             "SELECT FROM pg_stat_activity WHERE application_name LIKE 'syncline%'"
-            " AND datname = current_database() AND state LIKE 'idle in transaction%'"
+            " AND datname = current_database() AND state <> 'idle'"
         )
 
-    assert rows == []
+    async with world.during_run(), asyncio.timeout(5):
+        await eventually(nothing_is_open)  # a renewal in progress ends soon
 
 
 @pytest.mark.parametrize("pgbouncer", [False, True], ids=["own session", "behind a pooler"])

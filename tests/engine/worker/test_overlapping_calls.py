@@ -1,20 +1,24 @@
 """E2 at the provider: no two calls of one connection at once, unless a process stood still."""
 
 import asyncio
-import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
 
 import pytest
 from faults.proxy import Link
 
 from engine.worker.test_runs import begin, make_runs
 from support.fakes import HeldRun, eventually
-from support.world import World
+from support.world import World, in_short
 from syncline import Connection, Connector, Engine, Settings, SyncResult
 from syncline.engine.worker.runs import safe_seconds
+
+# A settle that comes too early takes a few milliseconds; nothing else happens to wait for.
+LONG_ENOUGH_TO_SETTLE = 0.1
 
 
 class Reluctant:
@@ -35,7 +39,7 @@ class Reluctant:
         raise AssertionError("unreachable")
 
 
-@pytest.mark.engine(executor={"max_run_seconds": 1})
+@pytest.mark.engine(executor=in_short(max_run_seconds=0.1))
 async def test_a_run_that_timed_out_keeps_its_job_until_its_connector_has_stopped(
     world: World,
 ) -> None:
@@ -44,7 +48,7 @@ async def test_a_run_that_timed_out_keeps_its_job_until_its_connector_has_stoppe
     world.script(run)
     working = asyncio.create_task(world.run_due())
     await run.was_told.wait()
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(LONG_ENOUGH_TO_SETTLE)
 
     assert (await world.get_job(job_id)).status == "running"
 
@@ -54,7 +58,7 @@ async def test_a_run_that_timed_out_keeps_its_job_until_its_connector_has_stoppe
     assert (job.status, job.error["class"]) == ("queued", "Timeout")
 
 
-@pytest.mark.engine(executor={"shutdown_grace_seconds": 0.1})
+@pytest.mark.engine(executor={"shutdown_grace_seconds": 0})
 async def test_a_shutdown_releases_a_job_once_its_connector_has_stopped(world: World) -> None:
     job_id = await world.job(await world.connection())
     run = Reluctant()
@@ -63,7 +67,7 @@ async def test_a_shutdown_releases_a_job_once_its_connector_has_stopped(world: W
     await run.started.wait()
     world.engine.stop()
     await run.was_told.wait()
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(LONG_ENOUGH_TO_SETTLE)
 
     assert (await world.get_job(job_id)).status == "running"
 
@@ -73,31 +77,41 @@ async def test_a_shutdown_releases_a_job_once_its_connector_has_stopped(world: W
 
 
 class InThread(Connector):
-    """Sits in a thread, which nobody can stop, until it is let go."""
+    """Works in a thread, which nobody can stop, for so many seconds."""
 
     provider = "github"
 
-    def __init__(self) -> None:
-        self.let_go = threading.Event()
+    def __init__(self, seconds: float) -> None:
+        self.has_returned = False
+        self._seconds = seconds
 
     def sync(self, connection: Connection, cursor: Any) -> SyncResult:
-        self.let_go.wait(30)
+        time.sleep(self._seconds)
+        self.has_returned = True
         return SyncResult()
 
 
 async def test_a_thread_that_timed_out_keeps_its_job_until_it_returns(world: World) -> None:
     """It is waited for as long as it was allowed to run; beyond that its job goes on."""
-    connector = InThread()
+    connector = InThread(seconds=0.85)  # told to stop after 0.5, and given up after 1
     job_id = await world.job(await world.connection())
-    async with world.another_engine([connector], executor={"max_run_seconds": 1}) as worker:
+
+    async with world.another_engine([connector], executor={"max_run_seconds": 0.5}) as worker:
         working = asyncio.create_task(worker.run_due())
-        await asyncio.sleep(1.4)
-        status = (await world.get_job(job_id)).status
-        connector.let_go.set()
+        await eventually(lambda: is_running(world, job_id))
+        await eventually(lambda: is_queued(world, job_id))
+        assert connector.has_returned
         await working
 
-    assert status == "running"
     assert (await world.get_job(job_id)).error["class"] == "Timeout"
+
+
+async def is_running(world: World, job_id: UUID) -> bool:
+    return (await world.get_job(job_id)).status == "running"
+
+
+async def is_queued(world: World, job_id: UUID) -> bool:
+    return (await world.get_job(job_id)).status == "queued"
 
 
 async def test_a_job_that_was_lost_and_claimed_again_waits_for_its_first_run() -> None:
@@ -128,11 +142,10 @@ async def test_a_process_that_claims_a_job_again_calls_nobody_while_its_first_ru
     working = asyncio.create_task(world.engine.run_due())
     await first.started.wait()
     world.clock.advance(seconds=31)
-    await world.engine._worker.reaper.reap()
-    assert await world.engine._worker.executor.claim_and_start() == 1
+    working_too = asyncio.create_task(world.engine.run_due())
     await eventually(lambda: first.was_told.is_set() or bool(has_stopped))
     first.let_go.set()
-    await working
+    await asyncio.gather(working, working_too)
 
     assert has_stopped == [True]
 
@@ -144,7 +157,9 @@ def test_a_run_stops_before_its_lease_ends(lease_seconds: float, safe: float) ->
 
 
 @asynccontextmanager
-async def cut_off_worker(world: World, connector: Connector) -> AsyncIterator[tuple[Engine, Link]]:
+async def cut_off_worker(
+    world: World, connector: Connector, lease_seconds: float
+) -> AsyncIterator[tuple[Engine, Link]]:
     """Lend a worker by the server's own clock, and its way to Postgres."""
     parts = urlsplit(world.url)
     query = parse_qs(parts.query)
@@ -153,7 +168,7 @@ async def cut_off_worker(world: World, connector: Connector) -> AsyncIterator[tu
     settings = Settings(
         database_url=link.url.format(database=parts.path.removeprefix("/")),
         schema=world.schema,
-        executor={"lease_seconds": 3, "concurrency": 1, "shutdown_grace_seconds": 0.1},
+        executor=in_short(lease_seconds=lease_seconds, concurrency=1, shutdown_grace_seconds=0.1),
     )
     try:
         async with Engine(settings, connectors=[connector]) as engine:
@@ -186,7 +201,7 @@ class Stopped(Connector):
 async def test_a_worker_cut_off_from_postgres_hangs_up_before_its_lease_ends(world: World) -> None:
     connector = Stopped(world)
     await world.job(await world.connection())
-    async with cut_off_worker(world, connector) as (engine, link):
+    async with cut_off_worker(world, connector, lease_seconds=2.4) as (engine, link):
         working = asyncio.create_task(engine.run(handle_signals=False, scheduler=False))
         await connector.started.wait()
         link.silence()
@@ -221,22 +236,27 @@ async def test_a_claim_whose_answer_comes_too_late_calls_nobody(world: World) ->
     connector = Called(world)
     connection = await world.connection()
 
-    async def is_claimed() -> bool:
-        return (await world.get_job(job_id)).status == "running"
+    async def is_old() -> bool:
+        return bool(
+            await world.sql(
+                "SELECT FROM {schema}.sync_jobs"
+                " WHERE clock_timestamp() - started_at > interval '1.1 seconds'"
+            )
+        )
 
-    async with cut_off_worker(world, connector) as (engine, link):
+    async with cut_off_worker(world, connector, lease_seconds=1.2) as (engine, link):
         await engine.run_due()  # which opens a session, and plans the claim
         job_id = await world.job(connection)
         link.delay_seconds = 0.03  # so that the answer is caught on its way
         working = asyncio.create_task(engine.run_due())
-        await eventually(is_claimed)
+        await eventually(lambda: is_running(world, job_id))
         link.silence()
-        await asyncio.sleep(2.6)
+        await eventually(is_old)
         await link.open()
         await working
 
     assert connector.seconds_since_claim
-    assert all(since < 2 for since in connector.seconds_since_claim)
+    assert all(since < 1 for since in connector.seconds_since_claim)
 
 
 async def test_the_held_run_of_a_worker_that_goes_on_is_not_stopped(world: World) -> None:
@@ -245,12 +265,19 @@ async def test_the_held_run_of_a_worker_that_goes_on_is_not_stopped(world: World
     await world.job(connection)
     run = HeldRun(SyncResult(next_cursor=1))
     world.script(run)
-    async with world.another_engine(executor={"lease_seconds": 3}) as worker:
+    async with world.another_engine(executor={"lease_seconds": 1.2}) as worker:
         working = asyncio.create_task(worker.run_due())
         await run.started.wait()
-        await asyncio.sleep(3.2)
+        for _ in range(4):  # a third of the lease apart
+            world.clock.advance(seconds=1)
+            await eventually(lambda: is_renewed(worker))
         run.let_go.set()
         await working
 
     assert not run.was_stopped
     assert (await world.sync_metadata(connection))["cursor"] == 1
+
+
+async def is_renewed(worker: World) -> bool:
+    [row] = await worker.sql("SELECT lease_expires_at AS at FROM {schema}.sync_jobs")
+    return bool(row["at"] == worker.clock() + worker.settings.executor.lease)
