@@ -52,9 +52,10 @@ async def test_rows_may_be_inserted_with_their_key_columns_alone(world: World) -
     assert len(await world.signals(connection)) == 1
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+async def test_bad_input_is_refused(world: World) -> None:
+    """Bad input raises a ValueError that names what is wrong."""
+    good: dict[str, Any] = {"tenant_id": "t" * 255, "provider_slug": "p", "external_id": "e"}
+    wrong: list[dict[str, Any]] = [
         {"tenant_id": ""},
         {"tenant_id": "t" * 256},
         {"tenant_id": "a\0b"},
@@ -63,16 +64,11 @@ async def test_rows_may_be_inserted_with_their_key_columns_alone(world: World) -
         {"interval_seconds": 59},
         {"interval_seconds": True},
         {"config": ["no object"]},
-    ],
-    ids=str,
-)
-async def test_bad_input_is_refused(world: World, wrong: dict[str, Any]) -> None:
-    """Bad input raises a ValueError that names what is wrong."""
-    good: dict[str, Any] = {"tenant_id": "t" * 255, "provider_slug": "p", "external_id": "e"}
+    ]
 
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        await world.engine.connections.create(**{**good, **wrong})
-
+    for change in wrong:
+        with pytest.raises(ValueError, match=next(iter(change))):
+            await world.engine.connections.create(**{**good, **change})
     assert (await world.engine.connections.create(**good)).status == "active"
     with pytest.raises(ValueError, match="already"):
         await world.engine.connections.create(**good)

@@ -3,8 +3,6 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from support.world import World, at
 from syncline.services.connections import NewConnection
 
@@ -40,7 +38,7 @@ async def test_connections_are_added_as_create_adds_them(world: World) -> None:
     assert made.created_at == at("12:00")
 
 
-async def test_what_is_there_is_left_alone_and_named(world: World) -> None:
+async def test_an_existing_connection_is_left_alone_and_named(world: World) -> None:
     [first, twin] = await world.engine.connections.create_many([new(1), new(1)])
     [again, other] = await world.engine.connections.create_many(
         [new(1, config={"other": True}), new(2)]
@@ -52,25 +50,24 @@ async def test_what_is_there_is_left_alone_and_named(world: World) -> None:
     assert (await world.engine.connections.get(first.id)).config == {}
 
 
-@pytest.mark.parametrize(
-    ("fields", "rule"),
-    [
+async def test_bad_one_is_refused_by_field_and_rule_and_harms_no_other(world: World) -> None:
+    refusals: list[tuple[dict[str, Any], str]] = [
         ({"tenant_id": ""}, "tenant_id is ''; it must be a non-empty text"),
         ({"provider_slug": "x" * 101}, "provider_slug has 101 characters; 100 is the most"),
         ({"external_id": "\0"}, "external_id is '\\x00'; it must be"),
         ({"config": []}, "config is list; it must be an object"),
         ({"config": {"x": float("nan")}}, "config"),
         ({"interval_seconds": 59}, "interval_seconds is 59; it must be an integer from 60"),
-    ],
-)
-async def test_bad_one_is_refused_by_field_and_rule_and_harms_no_other(
-    world: World, fields: dict[str, object], rule: str
-) -> None:
-    bad, good = await world.engine.connections.create_many([new(1, **fields), new(2)])
+    ]
 
-    assert bad.problem is not None
-    assert str(bad.problem).startswith(rule)
-    assert (bad.id, good.is_new) == (None, True)
+    *bad, good = await world.engine.connections.create_many(
+        [*(new(number, **fields) for number, (fields, _) in enumerate(refusals)), new(99)]
+    )
+
+    for refused, (_, rule) in zip(bad, refusals, strict=True):
+        assert refused.id is None
+        assert str(refused.problem).startswith(rule)
+    assert good.is_new
 
 
 async def test_nothing_comes_of_nothing(world: World) -> None:

@@ -144,7 +144,7 @@ def bad_answers() -> dict[str, tuple[Callable[[], Any], str]]:
 
 
 @pytest.mark.engine(max_page_signals=100)
-async def test_a_bad_answer_is_told_to_its_own_job_alone(batch: MixedBatch) -> None:
+async def test_a_bad_answer_fails_its_own_job_alone(batch: MixedBatch) -> None:
     """All at once, between two healthy ones: nothing of a bad page is stored, and each is named."""
     answers = bad_answers()
     await batch.run({name: answer for name, (answer, _) in answers.items()})
@@ -180,7 +180,7 @@ async def test_an_answer_at_the_limits_is_stored_and_can_be_read_again(batch: Mi
         assert stored[1].payload == dict(payload)
 
 
-async def test_of_the_same_key_twice_in_a_page_the_first_is_stored(batch: MixedBatch) -> None:
+async def test_the_first_of_two_signals_with_one_key_is_stored(batch: MixedBatch) -> None:
     signals = [Signal("seen", at("11:00"), {"n": n}, dedupe_key="same") for n in range(3)]
     await batch.run({"twice": lambda: SyncResult(signals)})
 

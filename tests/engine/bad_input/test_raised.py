@@ -75,7 +75,7 @@ RAISED: dict[str, tuple[Callable[[], Any], str, str]] = {
 }
 
 
-async def test_a_raised_error_is_told_to_its_own_job_alone(batch: MixedBatch) -> None:
+async def test_a_raised_error_fails_its_own_job_alone(batch: MixedBatch) -> None:
     await batch.run({name: answer for name, (answer, _, _) in RAISED.items()})
 
     for name, (_, error_class, told) in RAISED.items():

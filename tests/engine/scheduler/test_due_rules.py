@@ -6,33 +6,31 @@ from support.world import World, at
 from syncline import Permanent, SyncResult
 
 
-@pytest.mark.parametrize(
-    ("tick", "scheduled"), [("12:13:59", 0), ("12:14", 1), ("12:15", 1)], ids=str
-)
-async def test_due_within_the_lookahead(world: World, tick: str, scheduled: int) -> None:
+async def test_due_within_the_lookahead(world: World) -> None:
     """S2: due when the next slot is at or before `now + lookahead`, which is 60 seconds."""
     await world.connection(last_finished="12:00")
     await world.tick("12:01")
 
-    assert (await world.tick(tick)).scheduled == scheduled
+    assert (await world.tick("12:13:59")).scheduled == 0
+    assert (await world.tick("12:14")).scheduled == 1
 
 
 @pytest.mark.engine(scheduler={"tick_interval_seconds": 120})
-@pytest.mark.parametrize(("tick", "scheduled"), [("12:12:59", 0), ("12:13", 1)], ids=str)
-async def test_lookahead_is_no_shorter_than_a_tick(world: World, tick: str, scheduled: int) -> None:
+async def test_lookahead_is_no_shorter_than_a_tick(world: World) -> None:
     """S2: the lookahead is by default the larger of 60 and the tick interval."""
     await world.connection(last_finished="12:00")
 
-    assert (await world.tick(tick)).scheduled == scheduled
+    assert (await world.tick("12:12:59")).scheduled == 0
+    assert (await world.tick("12:13")).scheduled == 1
 
 
 @pytest.mark.engine(scheduler={"lookahead_seconds": 0})
-@pytest.mark.parametrize(("tick", "scheduled"), [("12:14:59", 0), ("12:15", 1)], ids=str)
-async def test_lookahead_can_be_set(world: World, tick: str, scheduled: int) -> None:
+async def test_lookahead_can_be_set(world: World) -> None:
     """S2: `lookahead_seconds` says how far ahead runs are queued."""
     await world.connection(last_finished="12:00")
 
-    assert (await world.tick(tick)).scheduled == scheduled
+    assert (await world.tick("12:14:59")).scheduled == 0
+    assert (await world.tick("12:15")).scheduled == 1
 
 
 async def test_job_queued_ahead_starts_on_time(world: World) -> None:
@@ -46,33 +44,35 @@ async def test_job_queued_ahead_starts_on_time(world: World) -> None:
     assert (await world.jobs(connection))[-1].started_at == at("12:15")
 
 
-@pytest.mark.parametrize("status", ["paused", "needs_reauth", "error", "revoked"])
-async def test_only_active_connections_are_due(world: World, status: str) -> None:
+async def test_only_active_connections_are_due(world: World) -> None:
     """S2: a connection that is not active is not due."""
-    await world.connection(status=status, last_finished="10:00")
-    await world.connection(status=status)
+    for status in ("paused", "needs_reauth", "error", "revoked"):
+        await world.connection(status=status, last_finished="10:00")
+        await world.connection(status=status)
 
     assert (await world.tick("12:00")).due == 0
 
 
-@pytest.mark.parametrize("job_type", ["full", "webhook"])
-async def test_pending_jobs_of_other_types_do_not_matter(world: World, job_type: str) -> None:
+async def test_pending_jobs_of_other_types_do_not_matter(world: World) -> None:
     """S2: a connection with a job of another type pending is due all the same."""
-    connection = await world.connection(last_finished="12:00")
-    await world.job(connection, job_type=job_type)
+    for job_type in ("full", "webhook"):
+        connection = await world.connection(last_finished="12:00")
+        await world.job(connection, job_type=job_type)
 
-    assert (await world.tick("12:15")).scheduled == 1
+    assert (await world.tick("12:15")).scheduled == 2
 
 
-@pytest.mark.parametrize("edited", ["2025-01-01T12:01:00Z", "2025-02-01T00:00:00Z", "soon", None])
-async def test_next_run_at_is_published_never_obeyed(world: World, edited: str | None) -> None:
+async def test_next_run_at_is_published_never_obeyed(world: World) -> None:
     """S2: due is decided by `last` and the interval alone."""
-    connection = await world.connection(last_finished="12:00")
-    await world.set_metadata(connection, "sync,next_run_at", edited)
+    edits = ["2025-01-01T12:01:00Z", "2025-02-01T00:00:00Z", "soon", None]
+    connections = [await world.connection(last_finished="12:00") for _ in edits]
+    for connection, edited in zip(connections, edits, strict=True):
+        await world.set_metadata(connection, "sync,next_run_at", edited)
 
     assert (await world.tick("12:05")).scheduled == 0
     await world.tick("12:15", jitter_seconds=0)
-    assert (await world.pending(connection)).scheduled_at == at("12:15")
+    for connection in connections:
+        assert (await world.pending(connection)).scheduled_at == at("12:15")
 
 
 async def test_cancelled_job_is_followed_in_time(world: World) -> None:
@@ -110,26 +110,30 @@ async def test_run_that_ends_before_its_slot_is_followed_in_time(world: World, h
     assert (await world.pending(connection)).slot_at in (at("12:29"), at("12:28"))
 
 
-@pytest.mark.parametrize("status", ["succeeded", "completed", "failed", "cancelled"])
-async def test_last_counts_any_finished_incremental_job(world: World, status: str) -> None:
+async def test_last_counts_any_finished_incremental_job(world: World) -> None:
     """S4: however an incremental job finished, the slots count from it."""
-    connection = await world.connection(last_finished="10:00")
-    await world.job(connection, status=status, finished_at=at("12:00"))
+    statuses = ["succeeded", "completed", "failed", "cancelled"]
+    connections = [await world.connection(last_finished="10:00") for _ in statuses]
+    for connection, status in zip(connections, statuses, strict=True):
+        await world.job(connection, status=status, finished_at=at("12:00"))
 
     assert (await world.tick("12:13")).scheduled == 0
     await world.tick("12:15", jitter_seconds=0)
-    assert (await world.pending(connection)).scheduled_at == at("12:15")
+    for connection in connections:
+        assert (await world.pending(connection)).scheduled_at == at("12:15")
 
 
-@pytest.mark.parametrize("job_type", ["full", "webhook"])
-async def test_last_counts_incremental_jobs_only(world: World, job_type: str) -> None:
+async def test_last_counts_incremental_jobs_only(world: World) -> None:
     """S4: a finished job of another type leaves the slots where they were."""
-    connection = await world.connection(last_finished="11:55")
-    await world.job(connection, job_type=job_type, status="succeeded", finished_at=at("12:00"))
+    types = ["full", "webhook"]
+    connections = [await world.connection(last_finished="11:55") for _ in types]
+    for connection, job_type in zip(connections, types, strict=True):
+        await world.job(connection, job_type=job_type, status="succeeded", finished_at=at("12:00"))
 
     await world.tick("12:15", jitter_seconds=0)
 
-    assert (await world.pending(connection)).scheduled_at == at("12:10")
+    for connection in connections:
+        assert (await world.pending(connection)).scheduled_at == at("12:10")
 
 
 async def test_job_that_failed_for_good_causes_no_bootstrap(world: World) -> None:

@@ -129,8 +129,9 @@ async def test_a_last_page_that_was_lost_is_not_passed_by_its_follow_up(world: W
     assert await numbers(world, connection) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("way", ["the library", "plain SQL"])
-@pytest.mark.parametrize("has_more", [False, True])
+@pytest.mark.parametrize(
+    ("way", "has_more"), [("the library", False), ("the library", True), ("plain SQL", True)]
+)
 async def test_a_cursor_that_was_set_during_a_run_stays(
     world: World, way: str, has_more: bool
 ) -> None:
@@ -206,7 +207,8 @@ async def test_a_cursor_that_was_set_outlives_the_worker_whose_stream_it_was(
         finally:
             assert await world.engine.verify() == []
             world.clock.advance(seconds=31)
-            await world.engine._worker.reaper.reap()
+            async with world.another_engine(connectors=()) as reaper:
+                await reaper.run_due()
 
     async def rest(_: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
         starts.append(cursor)
@@ -279,8 +281,15 @@ async def test_verify_sees_a_stream_whose_connection_has_lost_its_page(world: Wo
     assert await world.engine.verify() == []
 
 
-@pytest.mark.parametrize("single_flight", ["connection", "job_type"])
-@pytest.mark.parametrize("job_type", ["incremental", "full", "webhook"])
+@pytest.mark.parametrize(
+    ("job_type", "single_flight"),
+    [
+        ("incremental", "connection"),
+        ("full", "connection"),
+        ("full", "job_type"),
+        ("webhook", "job_type"),
+    ],
+)
 async def test_verify_finds_nothing_wrong_with_a_stream_beside_a_person(
     world: World, job_type: str, single_flight: str
 ) -> None:

@@ -25,31 +25,36 @@ async def test_interval_bounds_are_inclusive(world: World, logged: Logged, inter
     assert logged("scheduler.bad_metadata") == []
 
 
-@pytest.mark.parametrize("interval", BAD_INTERVALS, ids=lambda value: repr(value)[:20])
-async def test_bad_interval_is_replaced_at_the_next_persist(
-    world: World, logged: Logged, interval: Any
-) -> None:
+async def test_bad_interval_is_replaced_at_the_next_persist(world: World, logged: Logged) -> None:
     """A bad interval counts as absent, warns, and is replaced; the cursor stays byte for byte."""
-    connection = await world.connection(
-        last_finished="12:00",
-        metadata={
-            "sync": {"interval_seconds": interval, "note": {"by": "Ada"}},
-            "beside": [1, None, "ü"],
-        },
-    )
-    await set_raw_cursor(world, connection, '{"b": 1, "a": 1.10, "big": 123456789012345678901234}')
-    before = await raw(world, connection, "cursor")
+    connections = [
+        await world.connection(
+            last_finished="12:00",
+            metadata={
+                "sync": {"interval_seconds": interval, "note": {"by": "Ada"}},
+                "beside": [1, None, "ü"],
+            },
+        )
+        for interval in BAD_INTERVALS
+    ]
+    for connection in connections:
+        await set_raw_cursor(world, connection, '{"b": 1, "a": 1.10, "big": 1234567890123456789}')
+    before = await raw(world, connections[0], "cursor")
 
     await world.tick("12:15", jitter_seconds=0)
 
-    assert (await world.pending(connection)).scheduled_at == at("12:15")
-    assert (await world.sync_metadata(connection))["interval_seconds"] == 900
-    assert await raw(world, connection, "cursor") == before
-    kept = (await world.engine.connections.get(connection.id)).metadata
-    assert (kept["sync"]["note"], kept["beside"]) == ({"by": "Ada"}, [1, None, "ü"])
-    [warning] = logged("scheduler.bad_metadata")
-    assert warning["connection_id"] == str(connection.id)
-    assert (warning["key"], len(warning["reason"]) < 200) == ("sync.interval_seconds", True)
+    for connection, interval in zip(connections, BAD_INTERVALS, strict=True):
+        shown = repr(interval)[:20]
+        assert (await world.pending(connection)).scheduled_at == at("12:15"), shown
+        assert (await world.sync_metadata(connection))["interval_seconds"] == 900, shown
+        assert await raw(world, connection, "cursor") == before, shown
+        kept = (await world.engine.connections.get(connection.id)).metadata
+        assert (kept["sync"]["note"], kept["beside"]) == ({"by": "Ada"}, [1, None, "ü"]), shown
+    warnings = logged("scheduler.bad_metadata")
+    assert {one["connection_id"] for one in warnings} == {str(one.id) for one in connections}
+    assert len(warnings) == len(connections)
+    assert {one["key"] for one in warnings} == {"sync.interval_seconds"}
+    assert max(len(one["reason"]) for one in warnings) < 200
 
 
 async def test_bad_interval_waits_for_a_persist(world: World) -> None:
@@ -61,9 +66,11 @@ async def test_bad_interval_waits_for_a_persist(world: World) -> None:
     assert (await world.sync_metadata(connection)) == {"interval_seconds": "often"}
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
+async def test_bad_value_of_another_key_is_logged_and_survived(
+    world: World, logged: Logged
+) -> None:
+    """A bad value counts as absent; a warning names the connection, the key and the reason."""
+    bad: list[tuple[str, Any]] = [
         ("next_run_at", "2025-01-01T12:15:00"),
         ("next_run_at", "tomorrow"),
         ("next_run_at", 5),
@@ -74,51 +81,43 @@ async def test_bad_interval_waits_for_a_persist(world: World) -> None:
         ("first_activated_at", "2025-01-01"),
         ("first_activated_at", "99999-01-01T00:00:00Z"),
         ("first_activated_at", {}),
-    ],
-)
-async def test_bad_value_of_another_key_is_told_and_survived(
-    world: World, logged: Logged, key: str, value: Any
-) -> None:
-    """A bad value counts as absent; a warning names the connection, the key and the reason."""
-    connection = await world.connection(last_finished="12:00", sync={key: value, "cursor": 7})
-    other = await world.connection(last_finished="12:00")
+    ]
+    connections = [
+        await world.connection(last_finished="12:00", sync={key: value, "cursor": 7})
+        for key, value in bad
+    ]
+    healthy = await world.connection(last_finished="12:00")
 
     await world.tick("12:15", jitter_seconds=0)
 
-    assert (await world.pending(connection)).scheduled_at == at("12:15")
-    assert (await world.pending(other)).scheduled_at == at("12:15")
-    assert (await world.sync_metadata(connection))["cursor"] == 7
-    [warning] = logged("scheduler.bad_metadata")
-    assert (warning["connection_id"], warning["key"]) == (str(connection.id), f"sync.{key}")
-    assert warning["reason"]
+    for connection in (*connections, healthy):
+        assert (await world.pending(connection)).scheduled_at == at("12:15")
+    for connection in connections:
+        assert (await world.sync_metadata(connection))["cursor"] == 7
+    warnings = logged("scheduler.bad_metadata")
+    assert sorted((one["connection_id"], one["key"]) for one in warnings) == sorted(
+        (str(one.id), f"sync.{key}") for one, (key, _) in zip(connections, bad, strict=True)
+    )
+    assert all(one["reason"] for one in warnings)
 
 
-@pytest.mark.parametrize(
-    "metadata", ["text", [], 5, True, {"sync": []}, {"sync": "text"}, {"sync": 900}, {"x": 1}]
-)
-async def test_metadata_of_the_wrong_kind_is_survived(world: World, metadata: Any) -> None:
-    """A list where an object belongs disturbs neither the plan nor the run."""
-    connection = await world.connection(last_finished="12:00", metadata=metadata)
-
-    await world.tick("12:15", jitter_seconds=0)
-    await world.run_one(SyncResult(next_cursor="here"))
-
-    assert world.connector.calls == [(connection.id, None)]
-    kept = (await world.engine.connections.get(connection.id)).metadata
-    assert kept["sync"]["cursor"] == "here"
-    assert kept["sync"]["next_run_at"] == "2025-01-01T12:30:00Z"
-    assert kept.get("x") == (1 if metadata == {"x": 1} else None)
-
-
-async def test_absent_metadata_is_survived(world: World) -> None:
-    """SQL NULL is an empty object."""
-    connection = await world.connection(last_finished="12:00")
+async def test_metadata_of_the_wrong_kind_is_survived(world: World) -> None:
+    """A list where an object belongs disturbs neither the plan nor the run; nor does SQL NULL."""
+    absent = await world.connection(last_finished="12:00")
     await world.sql("UPDATE {schema}.connections SET metadata = NULL, config = NULL")
+    kinds = ["text", [], 5, True, {"sync": []}, {"sync": "text"}, {"sync": 900}, {"x": 1}]
+    wrong = [await world.connection(last_finished="12:00", metadata=kind) for kind in kinds]
+    world.script(*[SyncResult(next_cursor="here")] * (len(wrong) + 1))
 
     await world.tick("12:15", jitter_seconds=0)
-    await world.run_one(SyncResult(next_cursor="here"))
+    await world.run_due()
 
-    assert (await world.sync_metadata(connection))["cursor"] == "here"
+    assert sorted(world.connector.calls) == sorted((one.id, None) for one in (absent, *wrong))
+    for connection in (absent, *wrong):
+        kept = (await world.engine.connections.get(connection.id)).metadata
+        assert kept["sync"]["cursor"] == "here"
+        assert kept["sync"]["next_run_at"] == "2025-01-01T12:30:00Z"
+        assert kept.get("x") == (1 if connection is wrong[-1] else None)
 
 
 async def test_times_are_written_in_utc_ending_in_z(world: World) -> None:

@@ -1,7 +1,6 @@
 """E4 of the specification: a page is settled in one transaction, and never lost to a conflict."""
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -28,15 +27,15 @@ async def test_success_clears_the_error(world: World) -> None:
     assert await world.sql("SELECT FROM {schema}.sync_jobs WHERE lease_token IS NOT NULL") == []
 
 
-@pytest.mark.parametrize("cursor", [{}, 0, "", [], False, {"ü": [1, None]}], ids=json.dumps)
-async def test_next_cursor_is_stored_as_given(world: World, cursor: Any) -> None:
+async def test_next_cursor_is_stored_as_given(world: World) -> None:
     """E4: `metadata.sync.cursor` becomes `next_cursor` where one was given, whatever it is."""
     connection = await world.connection(sync={"cursor": "old", "note": 1})
-    await world.job(connection)
+    for cursor in [{}, 0, "", [], False, {"ü": [1, None]}]:
+        await world.job(connection)
+        world.script(SyncResult(next_cursor=cursor))
+        await world.run_due()
 
-    await world.run_one(SyncResult(next_cursor=cursor))
-
-    assert await world.sync_metadata(connection) == {"cursor": cursor, "note": 1}
+        assert await world.sync_metadata(connection) == {"cursor": cursor, "note": 1}
 
 
 async def test_page_without_a_cursor_leaves_the_stored_one(world: World) -> None:
@@ -49,7 +48,7 @@ async def test_page_without_a_cursor_leaves_the_stored_one(world: World) -> None
     assert (await world.sync_metadata(connection))["cursor"] == "old"
 
 
-@pytest.mark.parametrize("job_type", ["incremental", "full", "webhook"])
+@pytest.mark.parametrize("job_type", ["incremental", "full"])
 async def test_follow_up_is_incremental_with_its_parents_priority(
     world: World, job_type: str
 ) -> None:
@@ -73,12 +72,12 @@ async def test_pages_follow_one_another_to_the_end(world: World) -> None:
     """E4: every page's cursor leads to the next, until one says that there is no more."""
     connection = await world.connection()
     await world.job(connection, job_type="full")
-    world.script(*(SyncResult(next_cursor=page, has_more=page < 49) for page in range(50)))
+    world.script(*(SyncResult(next_cursor=page, has_more=page < 9) for page in range(10)))
 
-    assert await world.run_due() == 50
+    assert await world.run_due() == 10
 
-    assert [cursor for _, cursor in world.connector.calls] == [None, *range(49)]
-    assert (await world.sync_metadata(connection))["cursor"] == 49
+    assert [cursor for _, cursor in world.connector.calls] == [None, *range(9)]
+    assert (await world.sync_metadata(connection))["cursor"] == 9
     assert {job.status for job in await world.jobs(connection)} == {"succeeded"}
 
 
