@@ -3,11 +3,13 @@
 import io
 import json
 import re
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from html import unescape
 from typing import Any
 from uuid import uuid4
 
+import httpx2
 import pytest
 from rich.console import Console
 
@@ -59,14 +61,18 @@ def words(html: str) -> str:
     return " ".join(unescape(re.sub("<[^>]*>", " ", html)).split())
 
 
-async def get_json(world: World, path: str) -> Any:
+@pytest.fixture
+async def client(world: World) -> AsyncIterator[httpx2.AsyncClient]:
     async with client_of(world.engine) as client:
-        return (await client.get(path)).json()
+        yield client
 
 
-async def get_words(world: World, path: str) -> str:
-    async with client_of(world.engine) as client:
-        return words((await client.get(path)).text)
+async def get_json(client: httpx2.AsyncClient, path: str) -> Any:
+    return (await client.get(path)).json()
+
+
+async def get_words(client: httpx2.AsyncClient, path: str) -> str:
+    return words((await client.get(path)).text)
 
 
 async def show_status(world: World) -> str:
@@ -89,11 +95,11 @@ async def status_json(world: World) -> dict[str, Any]:
     return as_json(snapshot, await stats.providers(), await stats.freshness())
 
 
-async def test_all_three_say_the_same_health(world: World) -> None:
+async def test_all_three_say_the_same_health(world: World, client: httpx2.AsyncClient) -> None:
     await add_providers(world)
 
-    api = await get_json(world, "/v1/providers")
-    page = await get_words(world, "/providers")
+    api = await get_json(client, "/v1/providers")
+    page = await get_words(client, "/providers")
     printed = await show_status(world)
     as_printed = {
         one["provider_slug"]: one["health"] for one in (await status_json(world))["providers"]
@@ -108,31 +114,35 @@ async def test_all_three_say_the_same_health(world: World) -> None:
     assert as_printed == HEALTH
 
 
-async def test_one_of_many_connections_that_waits_is_no_rate_limit(world: World) -> None:
+async def test_one_of_many_connections_that_waits_is_no_rate_limit(
+    world: World, client: httpx2.AsyncClient
+) -> None:
     """The API once called a provider rate limited as soon as a single job waited."""
     await add_worker(world, "github")
-    for _ in range(60):
-        await world.connection()
+    await world.sql(
+        "INSERT INTO {schema}.connections (tenant_id, provider_slug, external_id)"
+        " SELECT 'acme', 'github', n::text FROM generate_series(1, 60) n"
+    )
     await add_backoff(world, await world.connection(), hinted=True)
     await world.job(await world.connection(), status="succeeded", finished_at=world.clock())
     await world.job(await world.connection(), status="succeeded", finished_at=world.clock())
 
-    [provider] = (await get_json(world, "/v1/providers"))["items"]
+    [provider] = (await get_json(client, "/v1/providers"))["items"]
 
     assert (provider["health"], provider["rate_limited"], provider["backoff"]) == ("ok", 1, 1)
-    assert "github ok 63 connections" in await get_words(world, "/providers")
+    assert "github ok 63 connections" in await get_words(client, "/providers")
     assert "Providers: github ok" in await show_status(world)
 
 
-async def test_all_three_say_the_same_freshness(world: World) -> None:
+async def test_all_three_say_the_same_freshness(world: World, client: httpx2.AsyncClient) -> None:
     now = world.clock()
     await world.connection(last_finished=now - 3 * MINUTE)
     await world.connection(last_finished=now - 10 * MINUTE)
     await world.connection()
     await world.connection(status="paused")
 
-    api = (await get_json(world, "/v1/stats"))["freshness"]
-    page = await get_words(world, "/")
+    api = (await get_json(client, "/v1/stats"))["freshness"]
+    page = await get_words(client, "/")
 
     counts = {band["label"]: band["count"] for band in api["bands"] if band["count"]}
     assert counts == {"≤ 5 min": 1, "≤ 15 min": 1, "never": 1}
@@ -142,7 +152,7 @@ async def test_all_three_say_the_same_freshness(world: World) -> None:
     assert json.loads(json.dumps((await status_json(world))["freshness"])) == api
 
 
-async def test_all_three_say_the_same_troubles(world: World) -> None:
+async def test_all_three_say_the_same_troubles(world: World, client: httpx2.AsyncClient) -> None:
     broken = await world.connection(status="error")
     signed_out = await world.connection(status="needs_reauth")
     failing = await world.connection()
@@ -150,9 +160,8 @@ async def test_all_three_say_the_same_troubles(world: World) -> None:
     await world.connection(status="paused")
     expected = {broken.id: "error", signed_out.id: "needs_reauth", failing.id: "backoff"}
 
-    api = (await get_json(world, "/v1/stats"))["troubles"]
-    async with client_of(world.engine) as client:
-        page = (await client.get("/")).text
+    api = (await get_json(client, "/v1/stats"))["troubles"]
+    page = (await client.get("/")).text
     printed = await show_status(world)
     in_json = (await status_json(world))["troubles"]
 
@@ -167,14 +176,14 @@ async def test_all_three_say_the_same_troubles(world: World) -> None:
     assert "RateLimited: 429" in printed
 
 
-async def test_all_three_say_the_same_queue(world: World) -> None:
+async def test_all_three_say_the_same_queue(world: World, client: httpx2.AsyncClient) -> None:
     now = world.clock()
     await world.job(await world.connection(), scheduled_at=now - 7 * MINUTE)
     await add_backoff(world, await world.connection(), hinted=False)
     await world.running_job(await world.connection())
 
-    api = await get_json(world, "/v1/stats")
-    page = await get_words(world, "/")
+    api = await get_json(client, "/v1/stats")
+    page = await get_words(client, "/")
 
     assert (api["due_jobs"], api["running_jobs"], api["backoff_jobs"]) == (1, 1, 1)
     assert "Due now 1 the oldest for 7 min" in page
@@ -222,18 +231,18 @@ async def test_a_tenant_sees_nothing_of_others(world: World) -> None:
     assert fresh.sampled == 0
 
 
-async def test_a_count_that_is_not_exact_says_so(world: World) -> None:
+async def test_a_count_that_is_not_exact_says_so(world: World, client: httpx2.AsyncClient) -> None:
     """Above a bound the planner's estimate is shown, and before there is one, the bound."""
     await world.sql(
         "INSERT INTO {schema}.connections (tenant_id, provider_slug, external_id)"
         " SELECT 'acme', 'github', n::text FROM generate_series(1, 20001) n"
     )
-    bounded = await get_json(world, "/v1/stats")
+    bounded = await get_json(client, "/v1/stats")
     of_tenant = await world.engine.stats.overview(tenant_id="acme")
 
     await world.sql("ANALYZE {schema}.connections")
-    estimated = await get_json(world, "/v1/stats")
-    [provider] = (await get_json(world, "/v1/providers"))["items"]
+    estimated = await get_json(client, "/v1/stats")
+    [provider] = (await get_json(client, "/v1/providers"))["items"]
 
     assert (bounded["connections"], bounded["inexact"]) == (
         {"active": 20_000},

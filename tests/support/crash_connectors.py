@@ -4,7 +4,6 @@ import asyncio
 import ctypes
 import json
 import os
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -105,10 +104,6 @@ async def hang(connection: Connection) -> None:
         ledger().write("stopped", connection)
 
 
-async def exit_interpreter(connection: Connection) -> None:
-    sys.exit(3)
-
-
 async def exit_process(connection: Connection) -> None:
     os._exit(3)
 
@@ -121,7 +116,6 @@ async def hold_interpreter(connection: Connection) -> None:
 
 MISHAPS: dict[str, Callable[[Connection], Awaitable[None]]] = {
     "hang": hang,
-    "sys.exit": exit_interpreter,
     "os._exit": exit_process,
     "hold the interpreter": hold_interpreter,
 }

@@ -183,6 +183,7 @@ async def live_through(url: str, settings: dict[str, Any]) -> dict[str, str]:
 
 
 async def run_every_way(own: World, server: HttpServer) -> None:
+    jobs = {}
     for provider, name in [*(("leaky", name) for name in [*WAYS, "oauth"]), ("streaming", "1")]:
         connection = await own.engine.connections.create(
             tenant_id="acme",
@@ -193,9 +194,10 @@ async def run_every_way(own: World, server: HttpServer) -> None:
                 {**OAUTH, "token_url": f"{server.url}/token"} if name == "oauth" else CREDENTIALS
             ),
         )
-        job = await own.engine.trigger(connection.id)
-        await own.engine.run_due()
-        assert (await own.get_job(job.id)).error is not None, name
+        jobs[name] = (await own.engine.trigger(connection.id)).id
+    await own.engine.run_due()
+    for name, job_id in jobs.items():
+        assert (await own.get_job(job_id)).error is not None, name
 
 
 async def dump(own: World) -> str:
