@@ -1,7 +1,8 @@
-"""Child processes: what they are given, what they may use, and how they end."""
+"""Child processes: their environment, their limits, and how they end."""
 
 import ast
 import asyncio
+import fcntl
 import importlib.util
 import json
 import os
@@ -20,7 +21,7 @@ import pytest
 import syncline
 from syncline.app import Engine
 from syncline.children.limits import ChildLimits
-from syncline.children.process import ProgramNotFound, _remove_abandoned_folders, run, start
+from syncline.children.process import ProgramNotFound, private_folder, run, start
 from syncline.errors import Transient
 from syncline.sdk.registry import announced_connectors
 from syncline.settings import Settings
@@ -62,7 +63,7 @@ async def test_the_environment_is_an_allow_list(monkeypatch: pytest.MonkeyPatch)
     assert {name: found[name] for name in allowed} == allowed
 
 
-async def test_home_and_temporary_files_are_in_a_folder_that_goes_with_the_child() -> None:
+async def test_a_child_has_a_private_folder_that_is_removed_at_its_end() -> None:
     code = (
         "open('left', 'w').close()\n"
         "home = os.environ['HOME']\n"
@@ -77,18 +78,28 @@ async def test_home_and_temporary_files_are_in_a_folder_that_goes_with_the_child
     assert not os.access(first[0], os.F_OK)
 
 
-async def test_a_folder_that_a_killed_process_left_is_removed_later(
+def test_a_folder_that_a_killed_process_left_is_removed_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left = tmp_path / "syncline-child-left"
-    left.mkdir()
-    async with start(python("import time; time.sleep(60)")) as child:
-        _remove_abandoned_folders.cache_clear()
-        _remove_abandoned_folders()
-        assert child.folder.exists()  # in use, and therefore locked
+    left, used = tmp_path / "syncline-child-left", tmp_path / "syncline-child-used"
+    for folder in (left, used):
+        folder.mkdir()
+    descriptor = os.open(used, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
 
-    assert os.listdir(tmp_path) == []
+    with private_folder() as own:
+        assert {path.name for path in tmp_path.iterdir()} == {used.name, own.name}
+
+    os.close(descriptor)
+
+
+def test_a_folder_in_use_is_locked() -> None:
+    with private_folder() as own:
+        descriptor = os.open(own, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(descriptor)
 
 
 async def test_limits_are_set() -> None:
@@ -143,7 +154,7 @@ def test_a_lower_limit_of_our_own_is_kept() -> None:
 
 
 @LINUX
-async def test_no_descriptor_is_inherited_but_those_named(tmp_path: Path) -> None:
+async def test_only_named_descriptors_are_inherited(tmp_path: Path) -> None:
     code = (
         "found = []\n"
         "for number in os.listdir('/proc/self/fd'):\n"
@@ -158,7 +169,7 @@ async def test_no_descriptor_is_inherited_but_those_named(tmp_path: Path) -> Non
     assert found == [lent.name]
 
 
-async def test_signals_are_as_a_program_expects_them() -> None:
+async def test_signals_have_their_default_actions() -> None:
     finished = await run(["/bin/sh", "-c", "yes | head -n 1; kill -s PIPE $$; echo ignored"])
 
     assert (finished.code, finished.output) == (-signal.SIGPIPE, b"y\n")
@@ -167,7 +178,7 @@ async def test_signals_are_as_a_program_expects_them() -> None:
 async def test_what_a_child_started_ends_with_it(tmp_path: Path) -> None:
     alive = tmp_path / "alive"
     os.mkfifo(alive)
-    # Without the child's output, whose end is waited for as well.
+    # It does not hold the child's output, whose end we await too.
     script = f"exec 3>{alive}; sleep 60 >/dev/null 2>&1 & echo started >&3; exit 0"
     async with start(["/bin/sh", "-c", script]) as child:
         witness = await asyncio.to_thread(alive.open)
@@ -208,35 +219,35 @@ async def test_output_beyond_the_bound_ends_the_child() -> None:
         await run(["yes"], max_output=1000)
 
 
-async def test_complaints_are_kept_up_to_a_bound() -> None:
+async def test_error_output_is_kept_up_to_a_bound() -> None:
     finished = await run(["/bin/sh", "-c", "head -c 5000000 /dev/zero >&2"])
 
     assert (finished.code, len(finished.error_output)) == (0, 2**16)
 
 
-async def test_a_program_that_is_not_there_is_named() -> None:
+async def test_a_missing_program_is_named() -> None:
     with pytest.raises(ProgramNotFound, match="no-such-program"):
         await run(["no-such-program"])
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_programs_that_end_at_once_do_no_harm_on_any_event_loop(name: str) -> None:
-    """A pipe to a program that has ended raised "the handler is closed" on uvloop."""
+def test_programs_that_end_at_once_work_on_every_event_loop(name: str) -> None:
+    """Writing to a program that had ended raised "the handler is closed" on uvloop."""
 
     async def work() -> list[tuple[int, bytes]]:
         found = []
-        for number in range(20):
+        for number in range(8):
             done = await run(["/bin/echo", str(number)], stdin=b"nobody reads this" * number)
             found.append((done.code, done.output))
         echoed = await run(["/bin/cat"], stdin=b"x" * 2**20)
         return [*found, (echoed.code, echoed.output[2**20 - 1 :])]
 
-    expected = [(0, b"%d\n" % number) for number in range(20)]
+    expected = [(0, b"%d\n" % number) for number in range(8)]
     assert run_on(name, work()) == [*expected, (0, b"x")]
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_cancelling_ends_the_child_on_any_event_loop(name: str, tmp_path: Path) -> None:
+def test_cancelling_ends_the_child_on_every_event_loop(name: str, tmp_path: Path) -> None:
     alive = tmp_path / "alive"
     os.mkfifo(alive)
 
@@ -273,7 +284,7 @@ def test_our_own_limits_are_untouched() -> None:
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
-OF_AN_OPERATOR = {"foreign/environments.py"}  # installs taps, when an operator asks for it
+RUN_BY_OPERATORS = {"foreign/environments.py"}  # installs taps for an operator
 
 
 def test_connectors_have_one_way_to_start_a_child() -> None:
@@ -289,7 +300,7 @@ def test_connectors_have_one_way_to_start_a_child() -> None:
         and node.value.id in {"asyncio", "subprocess"}
     }
 
-    assert starters == OF_AN_OPERATOR
+    assert starters == RUN_BY_OPERATORS
 
 
 def test_the_engine_bounds_the_time_of_children_as_it_bounds_runs() -> None:

@@ -1,4 +1,4 @@
-"""What a sandbox shows of this host, decided before anything is started."""
+"""What a sandbox shows of this host; nothing is started here."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from syncline.children.sandbox import needed_by, proxy_environment
 
 
 def test_a_program_needs_its_environment_and_its_interpreter(tmp_path: Path) -> None:
-    """However many links lead to either of them."""
+    """Every link on the way to them counts too."""
     base, environment = tmp_path / "python-3", tmp_path / "environment"
     for folder in (
         base / "bin",
@@ -42,7 +42,7 @@ def test_a_program_needs_its_environment_and_its_interpreter(tmp_path: Path) -> 
     "content", [b"", b"#!", b"\x7fELF", b"#!/nowhere/python", b"#!/bin/python3", b"#!python"]
 )
 def test_a_program_that_names_no_interpreter_is_shown_alone(tmp_path: Path, content: bytes) -> None:
-    """Never the folder that it lies in: that may be somebody's home."""
+    """Its folder stays hidden, because it may be somebody's home."""
     program = tmp_path / "bin" / "tap"
     program.parent.mkdir()
     program.write_bytes(content)
@@ -51,7 +51,7 @@ def test_a_program_that_names_no_interpreter_is_shown_alone(tmp_path: Path, cont
     assert shown == [str(program)]
 
 
-def test_a_program_is_led_to_the_proxy_in_every_spelling() -> None:
+def test_the_proxy_variables_are_set_in_both_cases() -> None:
     found = proxy_environment()
 
     assert {found[name] for name in ("HTTP_PROXY", "https_proxy", "all_proxy")} == {

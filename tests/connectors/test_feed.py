@@ -23,7 +23,7 @@ NINE = datetime(2025, 1, 1, 9, tzinfo=UTC)
 
 @dataclass
 class Site:
-    """What the server has at each path, and what it was asked."""
+    """The documents of the server by path, and the requests that it got."""
 
     address: str = ""
     documents: dict[str, bytes] = field(default_factory=dict)
@@ -186,7 +186,7 @@ async def test_json_feed_is_read(site: Site) -> None:
     assert signal.payload["enclosures"][0]["type"] == "audio/mpeg"
 
 
-async def test_what_has_not_changed_is_a_mere_304(site: Site) -> None:
+async def test_an_unchanged_feed_costs_a_304(site: Site) -> None:
     url = site.put(rss(item(1)))
     _, cursor = await follow(url)
 
@@ -234,7 +234,7 @@ async def test_a_long_feed_is_fetched_once_and_comes_in_pages(site: Site) -> Non
     assert len(site.asked) == 1
 
 
-async def test_an_interrupted_reading_goes_on_where_it_was(site: Site) -> None:
+async def test_an_interrupted_read_continues_where_it_stopped(site: Site) -> None:
     url = site.put(rss(*(item(n) for n in range(10))))
     [first, *_] = await read(url, page_size=4)
 
@@ -248,7 +248,7 @@ async def test_a_feed_that_changed_during_an_interruption_is_read_again(site: Si
     url = site.put(rss(*(item(n) for n in range(1, 10))))
     [first, *_] = await read(url, page_size=4)
 
-    site.put(rss(*(item(n) for n in range(4, 12))))  # four would be passed over
+    site.put(rss(*(item(n) for n in range(4, 12))))  # the old position would skip four
     rest, cursor = await follow(url, first.next_cursor, page_size=4)
     again, _ = await follow(url, cursor, page_size=4)
 
@@ -280,7 +280,7 @@ async def test_entries_without_ids_or_dates_have_stable_keys(site: Site) -> None
         ((503, {"Retry-After": "33"}), RateLimited),
     ],
 )
-async def test_what_a_server_answers_becomes_an_error(
+async def test_error_statuses_become_errors(
     failure: tuple[int, dict[str, str]], expected: type[SyncError], site: Site
 ) -> None:
     url = site.put(rss(item(1)))
@@ -295,9 +295,9 @@ async def test_what_a_server_answers_becomes_an_error(
 
 @pytest.mark.parametrize(
     "document",
-    ["<html><title>Sign in</title></html>", "", "/etc/passwd", '{"items": []}', "{", "\x89PNG"],
+    ["<html><title>Sign in</title></html>", "", '{"items": []}', "{", "\x89PNG"],
 )
-async def test_what_is_no_feed_is_refused_at_first_and_may_pass_later(
+async def test_a_document_that_is_not_a_feed_is_permanent_first_and_transient_later(
     document: str, site: Site
 ) -> None:
     _, cursor = await follow(site.put(rss(item(1))))
@@ -309,7 +309,7 @@ async def test_what_is_no_feed_is_refused_at_first_and_may_pass_later(
         await read(url, cursor)
 
 
-async def test_the_name_of_a_file_is_not_read_from_this_machine(site: Site) -> None:
+async def test_a_document_that_names_a_file_does_not_read_it(site: Site) -> None:
     url = site.put(__file__)
 
     with pytest.raises(Permanent) as caught:
@@ -332,11 +332,11 @@ async def test_the_name_of_a_file_is_not_read_from_this_machine(site: Site) -> N
         # A file of this machine.
         '<?xml version="1.0"?><!DOCTYPE r [<!ENTITY f SYSTEM "file:///etc/passwd">]>'
         '<rss version="2.0"><channel><item><guid>1</guid><title>&f;</title></item></channel></rss>',
-        # A deep hole.
+        # Deep nesting.
         '<rss version="2.0"><channel><item><guid>1</guid><title>t</title><description>'
         + "<div>" * 20_000
         + "</description></item></channel></rss>",
-        # Characters that cannot be stored, dates that cannot be.
+        # Characters that cannot be stored, and impossible dates.
         '{"version": "https://jsonfeed.org/version/1", "items": [{"id": "\\u0000\\ud800x", '
         '"title": "a\\u0000b", "date_published": "0001-01-01T00:00:00+14:00", "tags": [1, null]}]}',
         rss(item(1).replace("01 Jan 2025", "41 Jan 0000"), item(2, "x" * 5_000_000)),
@@ -356,13 +356,11 @@ async def test_hostile_feeds_are_contained(document: str, site: Site) -> None:
         assert "root:" not in signal.payload["title"]
 
 
-async def test_a_feed_that_is_too_large_is_refused(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("syncline.connectors.feed.connector.MAX_BYTES", 10_000)
+async def test_a_feed_that_is_too_large_is_refused(site: Site) -> None:
+    url = site.put(rss(item(1, body="x" * 20_000)))
 
     with pytest.raises(SyncError, match="10000"):
-        await read(site.put(rss(item(1, body="x" * 20_000))))
+        await take_pages(prepare_trial(Feed(max_bytes=10_000)), {"url": url})
 
 
 @pytest.mark.parametrize(

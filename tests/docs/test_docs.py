@@ -1,9 +1,11 @@
-"""The documentation says what is there: settings, schema, SDK, links; and its examples run."""
+"""The documentation is complete: settings, schema, SDK and links; and its examples run."""
 
 import dataclasses
 import inspect
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,9 @@ from pydantic.fields import FieldInfo
 
 import syncline
 import syncline.testing as syncline_testing
-from syncline import Connection, Settings, Signal, SyncError, SyncResult
+from syncline import Connection, Settings, Signal, SyncError, SyncResult, Transient
 from syncline.errors import SettingsError
+from syncline.testing.database import TemporaryServer
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -40,7 +43,7 @@ def table_rows(text: str) -> Iterator[list[str]]:
 
 
 def section(text: str, heading: str) -> str:
-    """Return what stands under a heading of the second level."""
+    """Return the text under a heading of the second level."""
     return text.partition(f"\n{heading}\n")[2].partition("\n## ")[0]
 
 
@@ -81,7 +84,7 @@ def test_the_bounds_of_settings_are_right() -> None:
         assert limits <= shown or "`jitter_pct_max`" in bounds, name
 
 
-def test_the_example_file_is_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_file_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [example] = blocks(SETTINGS, "toml")
     (tmp_path / "syncline.toml").write_text(example)
     monkeypatch.chdir(tmp_path)
@@ -89,7 +92,7 @@ def test_the_example_file_is_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert Settings().rate_limit.backoff("github").base_seconds == 30
 
 
-def test_the_example_of_a_refusal_is_what_one_gets() -> None:
+def test_the_example_of_an_error_is_real() -> None:
     with pytest.raises(SettingsError) as refused:
         Settings(scheduler={"tick_interval_seconds": 0})
 
@@ -149,7 +152,7 @@ async def test_every_function_is_documented(database_url: str) -> None:
         assert f"`{signature.removeprefix('syncline.')}`" in SCHEMA
 
 
-async def test_what_is_documented_to_be_done_by_hand_works(database_url: str) -> None:
+async def test_the_documented_statements_work(database_url: str) -> None:
     for block in blocks(section(SCHEMA, "## By hand"), "sql"):
         for statement in block.split(";\n"):
             await fetch(database_url, statement)
@@ -166,15 +169,40 @@ async def fetch(url: str, query: str) -> list[tuple[Any, ...]]:
         await session.close()
 
 
-async def test_the_examples_of_the_sdk_run() -> None:
+async def test_the_examples_of_the_sdk_run(server: TemporaryServer) -> None:
+    @asynccontextmanager
+    async def database_of_the_session() -> AsyncIterator[str]:
+        url = server.create_database()
+        yield url
+        server.drop_database(url)
+
     namespace: dict[str, Any] = {}
     for block in blocks(SDK, "python"):
         exec(compile(block, "sdk.md", "exec"), namespace)
+    # The README's example and the tutorial start servers of their own, which takes seconds.
+    namespace["temporary_database"] = database_of_the_session
 
     tests = [value for name, value in namespace.items() if name.startswith("test_")]
     assert len(tests) == 3
     for test in tests:
         await test()
+
+
+async def test_the_example_of_a_child_process_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "convert-report"
+    program.write_text("#!/bin/sh\nread report; echo $report; echo no paper >&2; exit $report\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    namespace: dict[str, Any] = {}
+    for block in blocks(SDK, "python"):
+        exec(compile(block, "sdk.md", "exec"), namespace)
+    reports = namespace["Reports"](None)
+
+    assert await reports.convert(b"0\n") == b"0\n"
+    with pytest.raises(Transient, match="no paper"):
+        await reports.convert(b"1\n")
 
 
 @pytest.mark.parametrize("kind", [Connection, SyncResult, Signal])
@@ -215,7 +243,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_no_path_of_somebodys_machine(page: Path) -> None:
+def test_no_page_has_a_path_of_somebodys_machine(page: Path) -> None:
     assert MACHINE_PATH.findall(page.read_text("utf-8")) == []
 
 

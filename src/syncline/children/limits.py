@@ -10,6 +10,7 @@ class ChildLimits:
     memory_bytes: int = 2**30
     cpu_seconds: int = 300
     file_bytes: int = 4 * 2**30
+    grace_seconds: float = 3.0  # between SIGTERM and SIGKILL
 
     def arguments(self) -> list[str]:
         """Return the launcher's arguments."""

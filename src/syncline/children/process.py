@@ -28,7 +28,6 @@ from syncline.errors import Permanent, Transient
 LAUNCHER = Path(__file__).with_name("launcher.py")
 PASSED_ON = ("PATH", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")  # and LC_…
 FOLDER_PREFIX = "syncline-child-"
-GRACE_SECONDS = 3.0  # between SIGTERM and SIGKILL
 MAX_LINE = 2**16
 MAX_OUTPUT = 256 * 2**20
 MAX_ERROR_OUTPUT = 2**16
@@ -94,7 +93,7 @@ class Child:
         try:
             if self.process.returncode is None:
                 self._signal(signal.SIGTERM)
-                async with asyncio.timeout(GRACE_SECONDS):
+                async with asyncio.timeout(self.limits.grace_seconds):
                     await self._drain()
         except TimeoutError:
             pass
@@ -218,7 +217,7 @@ def private_folder() -> Iterator[Path]:
     It is locked before it gets its final name, and until the end of the block. A folder with such
     a name and without a lock was left by a killed process.
     """
-    _remove_abandoned_folders()
+    _remove_abandoned_folders(tempfile.gettempdir())
     made = Path(tempfile.mkdtemp(prefix="syncline-new-"))
     descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -232,8 +231,8 @@ def private_folder() -> Iterator[Path]:
 
 
 @cache  # once per process is enough
-def _remove_abandoned_folders() -> None:
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+def _remove_abandoned_folders(parent: str) -> None:
+    for folder in Path(parent).glob(f"{FOLDER_PREFIX}*"):
         with suppress(OSError):
             _remove_if_abandoned(folder)
 

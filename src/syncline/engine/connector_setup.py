@@ -3,11 +3,11 @@
 import hashlib
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from syncline.children.limits import ChildLimits
 from syncline.http.environment import HttpEnvironment, HttpLimits, HttpTelemetry
 from syncline.sdk.connector import Connector
 from syncline.settings import Settings
@@ -24,7 +24,7 @@ def configure_connectors(
         max_response_bytes=http.max_response_bytes,
         max_redirects=http.max_redirects,
     )
-    child_limits = ChildLimits(cpu_seconds=ceil(settings.executor.max_run_seconds))
+    cpu_seconds = ceil(settings.executor.max_run_seconds)
     state = _state_folder(settings)
     for provider_slug, connector in connectors.items():
         if isinstance(connector, Connector):
@@ -33,7 +33,7 @@ def configure_connectors(
                 allow_private=http.allows_private(provider_slug),
                 telemetry=telemetry,
             )
-            connector.child_limits = child_limits
+            connector.child_limits = replace(connector.child_limits, cpu_seconds=cpu_seconds)
             connector.sandboxed = not settings.foreign.is_unsandboxed(provider_slug)
             connector.state_folder = state / provider_slug
             if connector.settings_name is not None:

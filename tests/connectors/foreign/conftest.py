@@ -1,4 +1,4 @@
-"""A fake tap, as a program that can be run, and a source for its records."""
+"""A fake tap as a program, and a source for its records."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ def install_fake(folder: Path) -> InstalledProgram:
     body = Path(fake_tap.__file__).read_text()
     program.write_text(f"#!{sys.executable}\n{body}")
     program.chmod(0o755)
-    folder.chmod(0o755)  # in a sandbox that root started it runs as a user that owns nothing
+    folder.chmod(0o755)  # if root starts the sandbox, the tap runs as another user
     return InstalledProgram(
         name="tap-fake",
         requirement="tap-fake",
@@ -50,10 +50,10 @@ def tap(installed: InstalledProgram) -> SingerTap:
 
 @pytest.fixture
 def sandbox() -> None:
-    """Skip where no sandbox can be had."""
+    """Skip the test if this host cannot run sandboxes."""
     reason = why_unavailable()
     if reason is not None:
-        pytest.skip(f"no sandbox can be had here: {reason}")
+        pytest.skip(f"this host cannot run sandboxes: {reason}")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a tap inside the sandbox can and cannot reach; the tap is a real program that tries."""
+"""What a tap can and cannot reach from its sandbox; a real program tries it."""
 
 import asyncio
 import json
@@ -37,22 +37,27 @@ SECRETS = {
 
 
 @pytest.fixture
-def hostile(tmp_path: Path) -> SingerTap:
-    return SingerTap(install_hostile(tmp_path / "environment"))
+def program(tmp_path: Path) -> InstalledProgram:
+    return install_hostile(tmp_path / "environment")
+
+
+@pytest.fixture
+def hostile(program: InstalledProgram) -> SingerTap:
+    return SingerTap(program)
 
 
 def install_hostile(folder: Path) -> InstalledProgram:
     folder.mkdir()
-    program = folder / "tap-hostile"
-    program.write_text(f"#!{sys.executable}\n{Path(hostile_tap.__file__).read_text()}")
-    for path in (folder, program):
+    executable = folder / "tap-hostile"
+    executable.write_text(f"#!{sys.executable}\n{Path(hostile_tap.__file__).read_text()}")
+    for path in (folder, executable):
         path.chmod(0o755)
     return InstalledProgram(
         name="tap-hostile",
         requirement="tap-hostile",
         package="tap-hostile",
         version="1.0",
-        executable=str(program),
+        executable=str(executable),
         environment=str(folder),
         about={"capabilities": ["state"], "settings": {}},
     )
@@ -97,7 +102,7 @@ async def test_a_run_that_failed_after_a_refusal_is_permanent(hostile: SingerTap
         await found_by(hostile, ["fetch", "http://10.0.0.1/"], exit=1)
 
 
-async def test_the_proxy_leads_where_the_provider_may_go(hostile: SingerTap) -> None:
+async def test_the_proxy_reaches_what_the_provider_may_reach(hostile: SingerTap) -> None:
     hostile.http_environment = HttpEnvironment(allow_private=True)
 
     def answer(seen: Seen) -> Reply:
@@ -107,7 +112,9 @@ async def test_the_proxy_leads_where_the_provider_may_go(hostile: SingerTap) -> 
         assert await found_by(hostile, ["fetch", f"{server.url}/a?b=c"]) == ["GET /a?b=c"]
 
 
-async def test_a_public_looking_name_that_leads_to_loopback_is_refused(hostile: SingerTap) -> None:
+async def test_a_public_looking_name_that_resolves_to_loopback_is_refused(
+    hostile: SingerTap,
+) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["93.184.215.14", "127.0.0.1"]
 
@@ -118,13 +125,13 @@ async def test_a_public_looking_name_that_leads_to_loopback_is_refused(hostile: 
     assert found.startswith("403 shop.example.com resolves to 127.0.0.1, which is not public")
 
 
-async def test_files_cannot_be_written_outside_of_its_folder(
-    hostile: SingerTap, tmp_path: Path
+async def test_files_cannot_be_written_outside_its_folder(
+    hostile: SingerTap, program: InstalledProgram, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     outside.chmod(0o777)
-    refused = [str(outside / "x"), hostile._tap.executable, "/etc/x", "/usr/x", "/x", "/dev/x"]
+    refused = [str(outside / "x"), program.executable, "/etc/x", "/usr/x", "/x", "/dev/x"]
     allowed = ["own", "/tmp/own", "/dev/shm/own"]
 
     found = await found_by(hostile, *(["write", path] for path in (*refused, *allowed)))
@@ -139,7 +146,7 @@ async def test_files_cannot_be_written_outside_of_its_folder(
 async def test_what_is_not_its_own_cannot_be_read(
     hostile: SingerTap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the home of Syncline nor that of the operator, nor another run's input."""
+    """This covers the home of Syncline, the operator's home, and another run's input."""
     home = tmp_path / "home"
     home.mkdir()
     home.chmod(0o755)
@@ -158,22 +165,20 @@ async def test_what_is_not_its_own_cannot_be_read(
     assert own == []
 
 
-async def test_a_home_inside_of_what_is_shown_is_hidden(
-    hostile: SingerTap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_home_folder_inside_a_visible_one_is_hidden(
+    hostile: SingerTap, program: InstalledProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if it were below /usr; what the tap itself needs of it is shown all the same."""
+    """The home may be below /usr; what the tap needs from it stays visible."""
     monkeypatch.setenv("SYNCLINE_HOME", "/usr/share")
 
-    [share, own] = await found_by(
-        hostile, ["read", "/usr/share"], ["read", hostile._tap.environment]
-    )
+    [share, own] = await found_by(hostile, ["read", "/usr/share"], ["read", program.environment])
 
     assert share == []
     assert own == ["tap-hostile"]
 
 
 async def test_sockets_of_this_host_cannot_be_reached(hostile: SingerTap, tmp_path: Path) -> None:
-    """Such as that of the embedded Postgres: neither by path nor by abstract name."""
+    """Neither by path, like that of the embedded Postgres, nor by abstract name."""
     path, abstract = str(tmp_path / ".s.PGSQL.5432"), f"@{uuid4()}"
     with socket.socket(socket.AF_UNIX) as named, socket.socket(socket.AF_UNIX) as nameless:
         named.bind(path)
@@ -190,7 +195,7 @@ async def test_sockets_of_this_host_cannot_be_reached(hostile: SingerTap, tmp_pa
     ]
 
 
-async def test_its_environment_holds_no_secret_of_ours(
+async def test_its_environment_has_none_of_our_secrets(
     hostile: SingerTap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in SECRETS.items():
@@ -253,18 +258,20 @@ async def test_what_uses_too_much_is_stopped_with_a_clear_error(
         await found_by(hostile, [probe])
 
 
-async def test_what_hides_from_its_session_ends_with_the_run(hostile: SingerTap) -> None:
+async def test_a_process_that_leaves_its_session_ends_with_the_run(
+    hostile: SingerTap, program: InstalledProgram
+) -> None:
     pages = hostile.sync(connection(["hide"], ["hang"]), None)
     reading = asyncio.ensure_future(anext(pages))
-    await eventually(lambda: len(processes_of(hostile._tap)) >= 4)  # with the one that hides
+    await eventually(lambda: len(processes_of(program)) >= 4)  # including the hidden one
 
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
 
-    await eventually(lambda: processes_of(hostile._tap) == [])
+    await eventually(lambda: processes_of(program) == [])
 
 
-async def test_a_line_that_grows_in_memory_is_refused_off_the_loop(hostile: SingerTap) -> None:
+async def test_a_line_that_grows_when_parsed_is_refused(hostile: SingerTap) -> None:
     line = '{"type": "RECORD", "stream": "x", "record": {"x": […[]]}}'
 
     with pytest.raises(Transient, match="a line of the program has more than 100000 values"):
@@ -289,19 +296,21 @@ asyncio.run(sync())
 """
 
 
-async def test_a_worker_that_is_killed_takes_tap_and_proxy_with_it(hostile: SingerTap) -> None:
+async def test_a_worker_that_is_killed_takes_tap_and_proxy_with_it(
+    program: InstalledProgram,
+) -> None:
     config = connection(["hide"], ["hang"]).config
     worker = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", KILLED_WORKER, json.dumps(asdict(hostile._tap)), json.dumps(config)
+        sys.executable, "-c", KILLED_WORKER, json.dumps(asdict(program)), json.dumps(config)
     )
     try:
-        await eventually(lambda: len(processes_of(hostile._tap)) >= 4)
+        await eventually(lambda: len(processes_of(program)) >= 4)
     finally:
         worker.kill()
         await worker.wait()
 
     assert worker.returncode == -signal.SIGKILL
-    await eventually(lambda: processes_of(hostile._tap) == [])
+    await eventually(lambda: processes_of(program) == [])
 
 
 def test_it_runs_on_the_fast_event_loop_too(hostile: SingerTap) -> None:
@@ -312,7 +321,7 @@ def test_it_runs_on_the_fast_event_loop_too(hostile: SingerTap) -> None:
     assert found.startswith("403 127.0.0.1 resolves to 127.0.0.1")
 
 
-async def test_tenants_may_use_it_only_inside_of_the_sandbox(hostile: SingerTap) -> None:
+async def test_tenants_may_use_it_only_in_a_sandbox(hostile: SingerTap) -> None:
     assert hostile.local
     assert hostile.why_not_for_tenants() is None
 

@@ -33,11 +33,14 @@ class Feed(Connector):
 
     provider = "feed"
 
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+
     async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
         url, page_size = _parse_config(connection.config)
         known = Place.from_json(cursor)
         async with self.http(connection, headers={"accept": ACCEPT}) as http:
-            answer = await http.get(url, validators=known.validators, max_bytes=MAX_BYTES)
+            answer = await http.get(url, validators=known.validators, max_bytes=self._max_bytes)
         if answer.status_code == 304:
             yield SyncResult(next_cursor=cursor)
             return
