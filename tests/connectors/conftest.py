@@ -1,4 +1,4 @@
-"""What tests of connectors share."""
+"""Git repositories, and a server for them."""
 
 import subprocess
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def repo(tmp_path: Path) -> Repo:
 
 @pytest.fixture
 def connector(tmp_path: Path) -> GitCommits:
-    """One that may go to addresses of this machine."""
+    """A connector that may reach this machine."""
     connector = GitCommits(cache_folder=tmp_path / "cache")
     prepare_trial(connector)
     return connector
@@ -26,7 +26,7 @@ def connector(tmp_path: Path) -> GitCommits:
 
 @pytest.fixture
 def git_server(tmp_path: Path) -> type[GitServer]:
-    """The server behind `http_address`; a test may set what it asks for."""
+    """The server behind `http_address`; a test may make it ask for credentials."""
     if not Path(subprocess.getoutput("git --exec-path"), "git-http-backend").exists():
         pytest.skip("this git comes without git http-backend")
     return type("Handler", (GitServer,), {"root": tmp_path})

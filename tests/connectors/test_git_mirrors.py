@@ -1,4 +1,4 @@
-"""The git connector: addresses, of which it keeps mirrors."""
+"""The git connector: mirrors of URLs."""
 
 import asyncio
 import fcntl
@@ -30,7 +30,7 @@ def mirrors(tmp_path: Path) -> list[Path]:
     return [*tmp_path.glob("cache/*/*")]
 
 
-async def test_an_address_is_mirrored_and_fetched_each_time(
+async def test_a_url_is_mirrored_and_fetched_each_time(
     repo: Repo, connector: GitCommits, tmp_path: Path, url: str
 ) -> None:
     repo.git("config", "uploadpack.allowFilter", "true")
@@ -61,8 +61,7 @@ async def test_an_address_is_mirrored_and_fetched_each_time(
 async def test_the_pages_of_one_run_ask_the_server_once(
     repo: Repo, connector: GitCommits, tmp_path: Path, url: str
 ) -> None:
-    for number in range(3):
-        repo.commit(f"change {number}")
+    repo.changes(3)
     connection = connect(url, page_size=1)
     first = await connector.sync(connection, None)
 
@@ -104,8 +103,7 @@ async def test_a_shallow_clone_can_be_mirrored(
 async def test_each_connection_has_a_mirror_of_its_own(
     repo: Repo, tmp_path: Path, url: str
 ) -> None:
-    for number in range(3):
-        repo.commit(f"change {number}")
+    repo.changes(3)
     own = connect(url)
     others = [replace(own, tenant_id="birch"), connect(url), own]  # the last one runs twice
     workers = [prepare_trial(GitCommits(cache_folder=tmp_path / "cache")) for _ in range(4)]
@@ -122,7 +120,7 @@ async def test_each_connection_has_a_mirror_of_its_own(
     assert len(mirrors(tmp_path)) == 3
 
 
-async def test_the_cache_stands_in_the_home_folder_of_the_program(
+async def test_the_cache_is_in_the_home_folder(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv("SYNCLINE_HOME", str(tmp_path / "home"))
@@ -136,7 +134,7 @@ async def test_the_cache_stands_in_the_home_folder_of_the_program(
 
 
 def sliced(tmp_path: Path, **pace: Any) -> GitCommits:
-    """Return a connector that fetches three commits at first, and one slice a run."""
+    """Return a connector that fetches one slice per run, the first with three commits."""
     connector = GitCommits(tmp_path / "cache", Pace(**{"slice_commits": 3, "patience": 0, **pace}))
     prepare_trial(connector)
     return connector
@@ -145,7 +143,7 @@ def sliced(tmp_path: Path, **pace: Any) -> GitCommits:
 async def fetched(
     connector: GitCommits, connection: Connection, cursor: Any = None
 ) -> tuple[list[int], SyncResult]:
-    """Run until everything is here; return how much was after each run, and the first page."""
+    """Run until everything is fetched; return the commits after each run, and the first page."""
     counts = []
     page = await connector.sync(connection, cursor)
     while "mirrored" in page.next_cursor:
@@ -158,8 +156,7 @@ async def fetched(
 async def test_a_long_first_fetch_arrives_over_several_runs(
     repo: Repo, tmp_path: Path, url: str
 ) -> None:
-    for number in range(30):
-        repo.commit(f"change {number}")
+    repo.changes(30)
     connector, connection = sliced(tmp_path), connect(url)
 
     counts, page = await fetched(connector, connection)
@@ -168,11 +165,10 @@ async def test_a_long_first_fetch_arrives_over_several_runs(
     assert subjects(list(page.signals)) == [f"change {number}" for number in range(30)]
 
 
-async def test_a_fetch_that_is_cut_off_goes_on_from_its_last_slice(
+async def test_an_interrupted_fetch_continues_after_its_last_slice(
     repo: Repo, tmp_path: Path, http_address: str, git_server: type[GitServer]
 ) -> None:
-    for number in range(20):
-        repo.commit(f"change {number}")
+    repo.changes(20)
     connector = sliced(tmp_path, patience=60)
     connection = connect(f"http://{http_address}/repo/.git")
     git_server.released, git_server.stuck = Event(), Event()
@@ -191,11 +187,10 @@ async def test_a_fetch_that_is_cut_off_goes_on_from_its_last_slice(
     assert subjects(signals) == [f"change {number}" for number in range(20)]
 
 
-async def test_what_a_killed_fetch_left_behind_is_swept_away(
+async def test_leftovers_of_a_killed_fetch_are_removed(
     repo: Repo, tmp_path: Path, url: str
 ) -> None:
-    for number in range(9):
-        repo.commit(f"change {number}")
+    repo.changes(9)
     connector, connection = sliced(tmp_path), connect(url)
     page = await connector.sync(connection, None)
     (mirror,) = mirrors(tmp_path)
@@ -222,7 +217,7 @@ async def test_two_runs_do_not_fetch_into_a_mirror_at_once(
             await connector.sync(connection, None)
 
 
-async def test_a_change_of_the_config_begins_a_new_mirror_and_removes_the_old_one(
+async def test_a_changed_config_starts_a_new_mirror_and_removes_the_old_one(
     repo: Repo, connector: GitCommits, tmp_path: Path, url: str
 ) -> None:
     repo.commit("on main")

@@ -1,4 +1,4 @@
-"""The git connector: which addresses it goes to, and that it goes nowhere else."""
+"""The git connector: which addresses it may reach."""
 
 import asyncio
 import os
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from support.fakes import eventually
 from support.repositories import GitServer, Repo, connect, follow, serve, subjects
 from syncline.connectors.git import GitCommits
 from syncline.connectors.git.origin import GitAccess, Origin, find_origin, parse_url
@@ -76,7 +77,7 @@ NO_ADDRESSES = [
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """A port of this machine that remembers whoever came."""
+    """A port of this machine on which every connection is noticed."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
         yield server
@@ -91,10 +92,10 @@ def nobody_came(listener: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("url", NO_ADDRESSES)
-async def test_only_a_scheme_a_host_and_a_path_make_an_address(
+async def test_a_url_must_be_a_scheme_a_host_and_a_path(
     url: str, connector: GitCommits, listener: socket.socket
 ) -> None:
-    """Also for an operator, who may reach this machine."""
+    """This holds for operators too, who may reach this machine."""
     port = listener.getsockname()[1]
     with pytest.raises(Permanent, match=r"^config\.url: "):
         await connector.sync(connect(url.replace("PORT", str(port))), None)
@@ -103,16 +104,23 @@ async def test_only_a_scheme_a_host_and_a_path_make_an_address(
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "[::1]", "[::ffff:10.0.0.1]", "169.254.169.254", "localhost", "10.0.0.1"]
+    "address",
+    [
+        "https://127.0.0.1",
+        "https://[::1]",
+        "https://[::ffff:10.0.0.1]",
+        "https://localhost",
+        "git://169.254.169.254",
+        "ssh://10.0.0.1",
+    ],
 )
-@pytest.mark.parametrize("scheme", ["https", "git", "ssh"])
 async def test_addresses_that_are_not_public_are_refused_by_default(
-    host: str, scheme: str, tmp_path: Path
+    address: str, tmp_path: Path
 ) -> None:
     git = GitCommits(tmp_path / "cache")
     git.configure(GitSettings(schemes=["git", "ssh"]))
     with pytest.raises(Permanent, match="not public"):
-        await git.sync(connect(f"{scheme}://{host}/x.git"), None)
+        await git.sync(connect(f"{address}/x.git"), None)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +132,7 @@ async def test_addresses_that_are_not_public_are_refused_by_default(
         ("https://93.184.215.14:25/x", "port 25"),
     ],
 )
-async def test_by_default_only_https_is_spoken(url: str, reason: str, tmp_path: Path) -> None:
+async def test_only_https_is_allowed_by_default(url: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(Permanent, match=reason):
         await GitCommits(tmp_path / "cache").sync(connect(url), None)
 
@@ -155,20 +163,20 @@ async def test_https_is_pinned_to_the_addresses_that_were_checked(tmp_path: Path
     )
 
 
-async def test_one_bad_address_among_good_ones_is_enough(tmp_path: Path) -> None:
+async def test_one_private_address_refuses_the_host(tmp_path: Path) -> None:
     for url in ("https://repo.example/x", "git://repo.example/x", "ssh://repo.example/x"):
         with pytest.raises(Permanent, match="not public"):
             await origin_of(url, tmp_path, addresses=[*PUBLIC, "127.0.0.1"], schemes=["git", "ssh"])
 
 
-async def test_the_git_protocol_goes_to_the_address_and_names_the_host(tmp_path: Path) -> None:
+async def test_the_git_protocol_uses_the_checked_address_and_names_the_host(tmp_path: Path) -> None:
     origin = await origin_of("git://repo.example:9999/x.git", tmp_path, schemes=["git"])
 
     assert origin.url == "git://93.184.215.14:9999/x.git"
     assert origin.environment == (("GIT_OVERRIDE_VIRTUAL_HOST", "repo.example:9999"),)
 
 
-async def test_ssh_goes_to_the_address_with_one_key_and_no_configuration(tmp_path: Path) -> None:
+async def test_ssh_uses_the_checked_address_one_key_and_no_configuration(tmp_path: Path) -> None:
     known = tmp_path / "known_hosts"
     key = "-----BEGIN OPENSSH PRIVATE KEY-----\nx\n-----END OPENSSH PRIVATE KEY-----"
 
@@ -207,7 +215,7 @@ async def test_ssh_goes_to_the_address_with_one_key_and_no_configuration(tmp_pat
         ("ssh://repo.example/x", {"private_key": "x"}, {"known_hosts": "/k"}, "private_key"),
     ],
 )
-async def test_ssh_is_refused_where_it_cannot_be_held_to_its_host(
+async def test_ssh_is_refused_if_it_cannot_be_pinned_to_its_host(
     url: str, credentials: Any, set_: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Permanent, match=reason):
@@ -241,7 +249,7 @@ async def test_ssh_reads_the_options_it_is_given(tmp_path: Path) -> None:
 async def test_a_name_that_changes_its_address_is_not_followed(
     repo: Repo, http_address: str, tmp_path: Path
 ) -> None:
-    """The resolver said this machine once; git must not ask it, or another, again."""
+    """Git connects to the address that the resolver gave once."""
     head = repo.commit("one")
     host, _, port = http_address.partition(":")
     asked = []
@@ -272,7 +280,7 @@ async def test_the_git_protocol_is_pinned_too(
         stderr=asyncio.subprocess.DEVNULL,
         start_new_session=True,
     )
-    (tmp_path / "repo.invalid").symlink_to(tmp_path)  # the daemon looks below the host's name
+    (tmp_path / "repo.invalid").symlink_to(tmp_path)  # its folder has the host's name
 
     async def resolve(name: str, port: int) -> list[str]:
         return ["127.0.0.1"]
@@ -281,12 +289,7 @@ async def test_the_git_protocol_is_pinned_too(
     git.configure(GitSettings(schemes=["git"]))
     git.http_environment = HttpEnvironment(allow_private=True, resolve=resolve)
     try:
-        for _ in range(100):
-            try:
-                socket.create_connection(("127.0.0.1", unused_tcp_port)).close()
-                break
-            except OSError:
-                await asyncio.sleep(0.05)
+        await eventually(lambda: accepts(unused_tcp_port))
         url = f"git://repo.invalid:{unused_tcp_port}/repo/.git"
         signals, _ = await follow(git, connect(url))
     finally:
@@ -294,6 +297,14 @@ async def test_the_git_protocol_is_pinned_too(
         await daemon.wait()
 
     assert subjects(signals) == ["one"]
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 class Redirects(BaseHTTPRequestHandler):
@@ -308,7 +319,7 @@ class Redirects(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-async def test_a_redirect_leads_nowhere(
+async def test_redirects_are_not_followed(
     repo: Repo, connector: GitCommits, http_address: str, git_server: type[GitServer]
 ) -> None:
     repo.commit("one")
@@ -317,10 +328,10 @@ async def test_a_redirect_leads_nowhere(
         await connector.sync(connect(f"http://{address}/repo/.git"), None)
 
 
-async def test_alternates_that_a_server_names_are_not_asked(
+async def test_alternates_of_a_server_are_not_followed(
     repo: Repo, connector: GitCommits, tmp_path: Path, listener: socket.socket
 ) -> None:
-    """A server of plain files may say that its objects are elsewhere: anywhere."""
+    """A server of plain files may name any address for its objects."""
     repo.commit("one")
     site = tmp_path / "site.git"
     repo.git("clone", "--quiet", "--bare", str(repo.folder), str(site))
@@ -339,7 +350,7 @@ async def test_alternates_that_a_server_names_are_not_asked(
     assert nobody_came(listener)
 
 
-async def test_credentials_do_not_go_in_the_open(tmp_path: Path) -> None:
+async def test_credentials_are_not_sent_unencrypted(tmp_path: Path) -> None:
     with pytest.raises(Permanent, match="must be https"):
         await origin_of("http://repo.example/x.git", tmp_path, {"token": "t"})
 
@@ -347,7 +358,7 @@ async def test_credentials_do_not_go_in_the_open(tmp_path: Path) -> None:
 async def test_a_connection_cannot_read_what_another_fetched(
     repo: Repo, connector: GitCommits, http_address: str, git_server: type[GitServer]
 ) -> None:
-    """One that knew a commit's name read it from a shared mirror, with a wrong password."""
+    """With a shared mirror, a commit's name was enough to read it, even with a wrong password."""
     secret = repo.commit("secret plan")
     url = f"http://{http_address}/repo/.git"
     git_server.wanted = basic("ada", "right")

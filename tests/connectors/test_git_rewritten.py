@@ -1,4 +1,4 @@
-"""The git connector: rewritten history, and branches that go."""
+"""The git connector: rewritten history and deleted branches."""
 
 import shutil
 
@@ -10,7 +10,7 @@ from syncline.connectors.git import GitCommits
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="the git program is missing")
 
 
-async def test_rewritten_history_is_told_once_and_continues_from_the_common_part(
+async def test_rewritten_history_is_reported_once_and_continues_from_the_common_part(
     repo: Repo, connector: GitCommits
 ) -> None:
     base = repo.commit("base")
@@ -32,7 +32,26 @@ async def test_rewritten_history_is_told_once_and_continues_from_the_common_part
     assert kinds(signals) == ["commit"]
 
 
-async def test_a_branch_set_back_is_rewritten_history_without_commits(
+async def test_the_same_cursor_gives_the_same_page_after_a_rewrite(
+    repo: Repo, connector: GitCommits
+) -> None:
+    base = repo.commit("base")
+    repo.commit("draft")
+    connection = connect(repo.folder, branch="main")
+    _, cursor = await follow(connector, connection)
+
+    repo.git("reset", "--quiet", "--hard", base)
+    repo.commit("final")
+    rewritten = [await connector.sync(connection, cursor) for _ in range(2)]
+    repo.git("branch", "-M", "main", "other")
+    deleted = [await connector.sync(connection, cursor) for _ in range(2)]
+
+    assert kinds(list(rewritten[0].signals)) == ["history_rewritten", "commit"]
+    assert kinds(list(deleted[0].signals)) == ["branch_deleted"]
+    assert (rewritten[0], deleted[0]) == (rewritten[1], deleted[1])
+
+
+async def test_a_branch_that_was_reset_is_rewritten_history_without_commits(
     repo: Repo, connector: GitCommits
 ) -> None:
     base = repo.commit("base")
@@ -47,9 +66,7 @@ async def test_a_branch_set_back_is_rewritten_history_without_commits(
     assert cursor == {"seen": [base]}
 
 
-async def test_history_without_anything_in_common_starts_over(
-    repo: Repo, connector: GitCommits
-) -> None:
+async def test_unrelated_history_starts_over(repo: Repo, connector: GitCommits) -> None:
     repo.commit("old world")
     connection = connect(repo.folder)
     _, cursor = await follow(connector, connection)
@@ -63,9 +80,7 @@ async def test_history_without_anything_in_common_starts_over(
     assert subjects(signals) == ["new world"]
 
 
-async def test_a_cursor_that_is_gone_from_the_repository_starts_over(
-    repo: Repo, connector: GitCommits
-) -> None:
+async def test_a_cursor_whose_commit_is_gone_starts_over(repo: Repo, connector: GitCommits) -> None:
     base = repo.commit("base")
     lost = repo.commit("lost")
     connection = connect(repo.folder)
@@ -81,7 +96,7 @@ async def test_a_cursor_that_is_gone_from_the_repository_starts_over(
     assert subjects(signals) == ["base", "new"]
 
 
-async def test_pages_go_on_when_the_pinned_commit_is_gone(
+async def test_pages_continue_when_the_pinned_commit_is_gone(
     repo: Repo, connector: GitCommits
 ) -> None:
     repo.commit("one")
@@ -98,14 +113,13 @@ async def test_pages_go_on_when_the_pinned_commit_is_gone(
     assert subjects(signals) == ["two"]
 
 
-@pytest.mark.parametrize("address", ["{}", "file://{}"])
-async def test_a_deleted_branch_is_told_once_and_may_come_back(
-    address: str, repo: Repo, connector: GitCommits
+async def test_a_deleted_branch_is_reported_once_and_may_come_back(
+    repo: Repo, connector: GitCommits
 ) -> None:
     base = repo.commit("base")
     repo.git("checkout", "--quiet", "-b", "topic")
     tip = repo.commit("topic 1")
-    connection = connect(address.format(repo.folder), branch="topic")
+    connection = connect(repo.folder, branch="topic")
     first, cursor = await follow(connector, connection)
     repo.git("checkout", "--quiet", "main")
 

@@ -1,4 +1,4 @@
-"""The git connector against slow servers: a fetch that outlasts a run does not begin anew."""
+"""The git connector against slow servers: a fetch that outlasts a run does not start over."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ def drip(handler: BaseHTTPRequestHandler, content: bytes, bytes_per_second: int)
 
 
 class SlowServer(GitServer):
-    """Git over HTTP at a walking pace."""
+    """A slow git server."""
 
     bytes_per_second = 60_000
     sent = 0
@@ -46,7 +46,7 @@ class SlowServer(GitServer):
 
 
 class SlowFiles(BaseHTTPRequestHandler):
-    """A server of plain files, which resumes where it is asked to."""
+    """A slow server of plain files that supports ranges."""
 
     root: Path
     bytes_per_second = 60_000
@@ -85,7 +85,7 @@ def large_history(repo: Repo, commits: int) -> None:
 async def runs_until_done(
     connector: GitCommits, connection: Connection, *, run_seconds: float, most: int
 ) -> tuple[SyncResult, int, int]:
-    """Run as an executor would, cutting runs off; return the first page, runs and cut ones."""
+    """Run as an executor does, with a time limit; return the first page, all runs and cut ones."""
     cursor: Any = None
     cut = 0
     for count in range(1, most + 1):
@@ -112,7 +112,7 @@ def hurried(tmp_path: Path, run_seconds: int) -> GitCommits:
 async def test_a_history_that_outlasts_a_run_arrives_in_smaller_slices(
     repo: Repo, tmp_path: Path
 ) -> None:
-    """Its first slice alone takes longer than a run may last."""
+    """Its first slice alone takes longer than a run."""
     large_history(repo, 300)
     size = sum(path.stat().st_size for path in repo.folder.rglob("*.pack"))
     handler: Any = type("Handler", (SlowServer,), {"root": tmp_path})
@@ -127,7 +127,7 @@ async def test_a_history_that_outlasts_a_run_arrives_in_smaller_slices(
 
     assert subjects(list(page.signals)) == [f"change {number}" for number in range(300)]
     assert 1 <= cut < runs
-    assert handler.sent < 3 * size  # what was cut off was sent again, and no more
+    assert handler.sent < 3 * size  # only interrupted slices are sent again
 
 
 async def test_a_server_of_plain_files_is_resumed_where_it_was_cut_off(
@@ -167,7 +167,7 @@ def test_a_million_names_do_not_hold_the_loop() -> None:
 
 
 def test_the_tips_of_many_branches_are_found_in_linear_time() -> None:
-    """A hostile history may have as many beginnings as it likes."""
+    """A hostile history may have any number of root commits."""
     page = [
         Signal("commit", instant("0"), {"sha": f"{number:040x}", "parents": []})
         for number in range(50_000)

@@ -1,4 +1,4 @@
-"""GitHub: every listing, what changes meanwhile, its limits and versions."""
+"""GitHub: every listing, changes during a sync, rate limits and ETags."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -70,7 +70,7 @@ async def test_a_full_sync_brings_everything_once(server: HttpServer) -> None:
     )
 
 
-async def test_only_what_changed_comes_next(server: HttpServer, github: GitHubDouble) -> None:
+async def test_the_next_sync_brings_only_changes(server: HttpServer, github: GitHubDouble) -> None:
     [*_, last] = await run(configuration(server))
     known = {s.dedupe_key for page in await run(configuration(server)) for s in page.signals}
     github.put("issues", 2, "edited")
@@ -87,7 +87,7 @@ async def test_only_what_changed_comes_next(server: HttpServer, github: GitHubDo
     ]
 
 
-async def test_what_has_not_changed_costs_a_304(server: HttpServer) -> None:
+async def test_unchanged_listings_cost_a_304(server: HttpServer) -> None:
     [*_, last] = await run(configuration(server, page_size=100))
     [*_, again] = await run(configuration(server, page_size=100), last.next_cursor)
     count = len(server.seen)
@@ -99,7 +99,7 @@ async def test_what_has_not_changed_costs_a_304(server: HttpServer) -> None:
     assert len(server.seen) == count + 4
 
 
-async def test_an_issue_updated_while_pages_are_read_pushes_none_out(
+async def test_an_issue_updated_during_a_sync_hides_no_other(
     server: HttpServer, github: GitHubDouble
 ) -> None:
     connector = prepare_trial(GitHub())
@@ -118,14 +118,14 @@ async def test_an_issue_updated_while_pages_are_read_pushes_none_out(
     assert (1, "moved to the front") in found
 
 
-async def test_only_chosen_subjects_are_read(server: HttpServer) -> None:
+async def test_only_chosen_kinds_are_read(server: HttpServer) -> None:
     pages = await run(configuration(server, include=["pull_requests"]))
 
     assert told(pages) == [("pull_request", 6)]
     assert {seen.path for seen in server.seen} == {"/repos/acme/desk/issues"}
 
 
-async def test_payloads_hold_no_addresses_of_the_api(server: HttpServer) -> None:
+async def test_payloads_have_no_api_urls(server: HttpServer) -> None:
     [first, *_] = await run(configuration(server))
 
     for signal in first.signals:
@@ -134,7 +134,7 @@ async def test_payloads_hold_no_addresses_of_the_api(server: HttpServer) -> None
         assert signal.payload["repository"] == "acme/desk"
 
 
-async def test_a_page_that_github_forgot_begins_the_listing_anew(
+async def test_a_page_that_github_forgot_restarts_the_listing(
     server: HttpServer, github: GitHubDouble
 ) -> None:
     [first, *_] = await run(configuration(server))
@@ -145,7 +145,9 @@ async def test_a_page_that_github_forgot_begins_the_listing_anew(
     assert [n for kind, n in told(pages) if kind == "issue"] == [5, 4, 3, 2, 1]
 
 
-async def test_an_empty_repository_is_no_error(server: HttpServer, github: GitHubDouble) -> None:
+async def test_an_empty_repository_is_not_an_error(
+    server: HttpServer, github: GitHubDouble
+) -> None:
     github.records["commits"].clear()
 
     assert told(await run(configuration(server, include=["commits"]))) == []
@@ -172,7 +174,7 @@ async def test_an_empty_repository_is_no_error(server: HttpServer, github: GitHu
     ],
     ids=["primary", "secondary", "secondary with its time"],
 )
-async def test_limits_say_how_long_to_wait(
+async def test_rate_limits_say_how_long_to_wait(
     server: HttpServer, github: GitHubDouble, reply: Reply, seconds: float
 ) -> None:
     github.replies = [reply]
@@ -183,7 +185,7 @@ async def test_limits_say_how_long_to_wait(
     assert raised.value.retry_after_seconds == seconds
 
 
-async def test_revoked_tokens_and_unknown_repositories(
+async def test_revoked_tokens_and_unknown_repositories_are_refused(
     server: HttpServer, github: GitHubDouble
 ) -> None:
     github.replies = [json_reply({"message": "Bad credentials"}, 401)]
@@ -202,7 +204,7 @@ async def test_revoked_tokens_and_unknown_repositories(
         ({"page_size": 101}, "config.page_size"),
     ],
 )
-async def test_a_wrong_configuration_is_told_by_its_field(
+async def test_a_wrong_configuration_names_its_field(
     server: HttpServer, more: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(Permanent, match=complaint):
