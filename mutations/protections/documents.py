@@ -137,7 +137,7 @@ DOCUMENTS = (
         "another origin gets the headers of the request",
         "http/redirects.py",
         (("if (same_origin or name.lower() in HARMLESS_HEADERS)", "if True"),),
-        "tests/http/test_answers.py::test_credentials_go_to_their_origin_and_on_no_redirect_to_another",
+        "tests/http/test_answers.py::test_credentials_go_only_to_their_own_origin",
     ),
     Mutation(
         "the origin of credentials",
@@ -149,7 +149,7 @@ DOCUMENTS = (
                 "if not self._authentication:",
             ),
         ),
-        "tests/http/test_answers.py::test_credentials_go_to_their_origin_and_on_no_redirect_to_another",
+        "tests/http/test_answers.py::test_credentials_go_only_to_their_own_origin",
     ),
     Mutation(
         "https for credentials",
@@ -161,7 +161,7 @@ DOCUMENTS = (
                 "if False:",
             ),
         ),
-        "tests/http/test_answers.py::test_credentials_do_not_go_in_the_open",
+        "tests/http/test_answers.py::test_credentials_are_not_sent_unencrypted",
     ),
     Mutation(
         "the cut at the end of a long text",

@@ -1,4 +1,4 @@
-"""Chromium, and a dashboard of 400 connections; where either is missing, the tests are skipped."""
+"""Chromium and a dashboard with 400 connections; without Chromium, the tests are skipped."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -41,7 +41,7 @@ def look(request: pytest.FixtureRequest, chromium: Any, dashboard: Dashboard) ->
 
 @pytest.fixture
 def look_guarded(chromium: Any, server: TemporaryServer) -> Iterator[Visit]:
-    """A browser at a small dashboard of its own, for which a key may be made."""
+    """A browser with its own small dashboard, for tests that create a key."""
     url = server.create_database()
     with Dashboard(url, connections=250).open() as dashboard:
         yield from watch(chromium, dashboard, {})

@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/images: python -m browser.screenshots [FOLDER]."""
+"""Take the pictures of docs/images: python -m browser.screenshots [FOLDER]."""
 
 import sys
 from pathlib import Path
@@ -34,7 +34,7 @@ def pages(dashboard: Dashboard) -> dict[str, str]:
 
 
 def shoot(browser: Any, dashboard: Dashboard, folder: Path) -> None:
-    """Take every page in the light, some in the dark, some on a phone."""
+    """Take every page in light mode, some in dark mode, and some on a phone."""
     for suffix, window, chosen in (
         ("", {**WIDE, "color_scheme": "light"}, None),
         ("-dark", {**WIDE, "color_scheme": "dark"}, ("overview", "connection", "signals")),

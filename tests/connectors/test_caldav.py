@@ -1,4 +1,4 @@
-"""Calendars: changes and deletions by token, forgotten tokens, and what is no calendar."""
+"""Calendars: changes and deletions by token, forgotten tokens, and broken objects."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -81,7 +81,7 @@ async def test_changes_and_deletions_come_from_the_token(
 async def test_what_changes_while_pages_are_read_comes_after(
     server: HttpServer, calendar: CalendarDouble
 ) -> None:
-    """A run that ends after one page goes on, and what it had read before is read again."""
+    """The next run continues after the first page; a later one brings what changed before it."""
     connector = prepare_trial(CalDav())
     connection = trial_connection(connector, configuration(server), CREDENTIALS)
     run_once = one_run(connector, connection, None)
@@ -101,7 +101,7 @@ async def test_what_changes_while_pages_are_read_comes_after(
     ]
 
 
-async def test_a_forgotten_token_is_told_and_all_is_read_anew(
+async def test_a_forgotten_token_is_reported_and_everything_is_read_again(
     server: HttpServer, calendar: CalendarDouble
 ) -> None:
     [*_, last] = await run(configuration(server))
@@ -123,7 +123,7 @@ async def test_a_forgotten_token_is_told_and_all_is_read_anew(
         (Reply(403), Permanent),
     ],
 )
-async def test_failures(
+async def test_failures_become_the_right_errors(
     server: HttpServer, calendar: CalendarDouble, reply: Reply, expected: type[Exception]
 ) -> None:
     calendar.replies = [reply]
@@ -132,7 +132,7 @@ async def test_failures(
         await run(configuration(server))
 
 
-async def test_an_object_that_is_none_names_its_address(
+async def test_the_error_for_a_broken_object_names_its_address(
     server: HttpServer, calendar: CalendarDouble
 ) -> None:
     calendar.changes.append((f"{PATH}x.ics", "no calendar"))
@@ -141,6 +141,6 @@ async def test_an_object_that_is_none_names_its_address(
         await run(configuration(server))
 
 
-async def test_a_wrong_configuration_is_told_by_its_field() -> None:
+async def test_a_wrong_configuration_names_its_field() -> None:
     with pytest.raises(Permanent, match=r"config\.url: Field required"):
         await run({})

@@ -182,7 +182,7 @@ async def test_every_ticket_is_created_then_updated_then_closed(service: Service
     assert len({life[0].payload["subject"] for life in whole}) > 10
 
 
-async def test_another_rate_goes_on_from_the_same_time(service: Service) -> None:
+async def test_a_new_rate_continues_from_the_same_time(service: Service) -> None:
     connection = account("steady", rate=6)
     _, cursor = await service.follow(connection)
 
@@ -224,14 +224,14 @@ async def test_a_rate_limit_says_when_to_come_back(service: Service) -> None:
 async def test_a_flaky_service_fails_one_call_in_four(service: Service) -> None:
     connection = account("flaky")
     failures = 0
-    for _ in range(400):
+    for _ in range(200):
         service.now += timedelta(seconds=11)
         try:
             await service.sync(connection)
         except Transient:
             failures += 1
 
-    assert 70 <= failures <= 130
+    assert 35 <= failures <= 65
 
 
 async def test_failures_between_pages_lose_nothing(service: Service) -> None:
@@ -271,7 +271,7 @@ async def test_an_expired_login_works_for_a_while_after_a_resume(service: Servic
     await service.sync(connection, cursor)
 
 
-async def test_logins_of_two_connections_are_apart(service: Service) -> None:
+async def test_two_connections_have_separate_logins(service: Service) -> None:
     first, second = account("expired"), account("expired")
     for connection in (first, second):
         with pytest.raises(Unauthorized):
@@ -324,7 +324,7 @@ async def test_a_bad_cursor_is_refused(cursor: Any, service: Service) -> None:
         await service.sync(account(), cursor)
 
 
-async def test_an_account_works_without_a_config_or_a_time_of_creation(service: Service) -> None:
+async def test_an_account_works_without_a_config_or_a_creation_time(service: Service) -> None:
     connection = Connection(uuid4(), "acme", "demo", "desk", "active", {}, {})
 
     signals, _ = await service.follow(connection)

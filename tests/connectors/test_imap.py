@@ -1,4 +1,4 @@
-"""Mailboxes: new messages, changed flags, vanished ones, new numbers, and refused logins."""
+"""Mailboxes: new, flagged and vanished messages, new UIDs, and refused logins."""
 
 import socket
 from collections.abc import Iterator
@@ -73,7 +73,9 @@ async def test_a_full_sync_brings_every_message_once(port: int) -> None:
     }
 
 
-async def test_new_flagged_and_vanished_messages(port: int, mail: MailDouble) -> None:
+async def test_new_flagged_and_vanished_messages_become_signals(
+    port: int, mail: MailDouble
+) -> None:
     [*_, last] = await run(configuration(port))
     mail.flag(2, "\\Seen")
     mail.expunge(4)
@@ -85,9 +87,7 @@ async def test_new_flagged_and_vanished_messages(port: int, mail: MailDouble) ->
     assert pages[0].signals[1].payload["flags"] == ["\\Seen"]
 
 
-async def test_a_mailbox_that_has_not_changed_is_only_looked_at(
-    port: int, mail: MailDouble
-) -> None:
+async def test_an_unchanged_mailbox_is_only_selected(port: int, mail: MailDouble) -> None:
     [*_, last] = await run(configuration(port))
     mail.commands.clear()
 
@@ -97,7 +97,9 @@ async def test_a_mailbox_that_has_not_changed_is_only_looked_at(
     assert not [command for command in mail.commands if command.startswith("UID")]
 
 
-async def test_new_numbers_are_told_and_all_is_read_anew(port: int, mail: MailDouble) -> None:
+async def test_new_uids_are_reported_and_everything_is_read_again(
+    port: int, mail: MailDouble
+) -> None:
     [*_, last] = await run(configuration(port))
     mail.renumber()
 
@@ -106,14 +108,14 @@ async def test_new_numbers_are_told_and_all_is_read_anew(port: int, mail: MailDo
     assert told(pages) == [("mailbox_reset", None)] + [("message", uid) for uid in range(1, 6)]
 
 
-async def test_a_connection_lost_in_mid_answer_is_transient(port: int, mail: MailDouble) -> None:
+async def test_a_connection_lost_during_an_answer_is_transient(port: int, mail: MailDouble) -> None:
     mail.breaks_off = True
 
     with pytest.raises(Transient):
         await run(configuration(port))
 
 
-async def test_logins(port: int, mail: MailDouble) -> None:
+async def test_refused_logins_become_the_right_errors(port: int, mail: MailDouble) -> None:
     with pytest.raises(Unauthorized) as refused:
         await run(configuration(port), username=USER, password="wr0ng-s3cret")
     assert "wr0ng-s3cret" not in str(refused.value)
@@ -124,7 +126,7 @@ async def test_logins(port: int, mail: MailDouble) -> None:
         await run(configuration(port))
 
 
-async def test_nobody_there_is_transient(port: int) -> None:
+async def test_a_refused_connection_is_transient(port: int) -> None:
     with pytest.raises(Transient):
         await run(configuration(1))
 
@@ -137,7 +139,7 @@ async def test_nobody_there_is_transient(port: int) -> None:
         ({"host": ""}, r"config\.host"),
     ],
 )
-async def test_a_wrong_configuration_is_told_by_its_field(
+async def test_a_wrong_configuration_names_its_field(
     port: int, more: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(Permanent, match=complaint):
@@ -152,7 +154,7 @@ async def test_private_addresses_and_open_passwords_are_refused_unless_allowed(p
 
 
 async def test_the_host_is_looked_up_once(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that leads elsewhere when it is asked again leads nobody there."""
+    """The client connects to the address that was checked, whatever the name resolves to later."""
     answers = iter([[(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]])
     usual = socket.getaddrinfo
 
@@ -197,7 +199,7 @@ def cursor_of(known: Any, **more: Any) -> dict[str, Any]:
     ],
 )
 async def test_a_cursor_cannot_name_more_than_it_can_fetch(cursor: Any, complaint: str) -> None:
-    """It is refused before a server is asked: the address leads nowhere."""
+    """It is refused before the server is asked: nothing listens at the address."""
     with pytest.raises(Permanent, match=complaint):
         await run(configuration(1), cursor)
 

@@ -27,7 +27,7 @@ def test_an_instant_is_read_in_any_form(written: Any) -> None:
 
 
 @pytest.mark.parametrize("written", [None, True, "", "soon", 1e300, [], float("nan")])
-def test_what_is_no_instant_is_none(written: Any) -> None:
+def test_other_values_are_not_instants(written: Any) -> None:
     assert read_instant(written) is None
 
 
@@ -41,7 +41,7 @@ def test_the_later_value_stays_as_it_was_written() -> None:
     assert later(None, 3) == later(3, None) == 3
 
 
-def test_earlier_keeps_the_form() -> None:
+def test_an_earlier_value_keeps_its_form() -> None:
     assert earlier("2024-05-01T12:00:10Z", 10) == "2024-05-01T12:00:00Z"
     assert earlier(1_700_000_010, 10) == 1_700_000_000
     assert earlier(1_700_000_010_000, 10) == 1_700_000_000_000

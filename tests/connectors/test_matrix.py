@@ -60,7 +60,7 @@ async def test_a_full_sync_reads_back_to_the_beginning(server: HttpServer) -> No
     assert "unsigned" not in payload
 
 
-async def test_a_gap_is_read_as_far_as_what_is_known(
+async def test_a_gap_is_read_back_to_known_events(
     server: HttpServer, homeserver: HomeserverDouble
 ) -> None:
     [*_, last] = await run(configuration(server))
@@ -73,7 +73,7 @@ async def test_a_gap_is_read_as_far_as_what_is_known(
     assert pages[0].next_cursor["gaps"] == [{"room": ROOM, "from": "t10", "to": "s7"}]
 
 
-async def test_nothing_new_keeps_the_token(server: HttpServer) -> None:
+async def test_the_token_stays_if_nothing_is_new(server: HttpServer) -> None:
     [*_, last] = await run(configuration(server))
 
     [nothing] = await run(configuration(server), last.next_cursor)
@@ -98,7 +98,7 @@ async def test_rooms_are_chosen_by_the_filter(server: HttpServer) -> None:
     assert f'"rooms":["{ROOM}"]' in server.seen[0].query["filter"]
 
 
-async def test_a_gap_of_a_room_that_may_no_longer_be_read_is_left(
+async def test_a_gap_in_a_forbidden_room_is_skipped(
     server: HttpServer, homeserver: HomeserverDouble
 ) -> None:
     homeserver.replies = [json_reply({"errcode": "M_FORBIDDEN"}, 403)]
@@ -118,7 +118,7 @@ async def test_a_gap_of_a_room_that_may_no_longer_be_read_is_left(
         (Reply(200, b"[]"), Transient),
     ],
 )
-async def test_failures(
+async def test_failures_become_the_right_errors(
     server: HttpServer, homeserver: HomeserverDouble, reply: Reply, expected: type[Exception]
 ) -> None:
     homeserver.replies = [reply]
@@ -127,7 +127,7 @@ async def test_failures(
         await run(configuration(server))
 
 
-async def test_a_limit_in_the_body_is_the_hint(
+async def test_the_wait_in_the_body_becomes_the_hint(
     server: HttpServer, homeserver: HomeserverDouble
 ) -> None:
     limit = {"errcode": "M_LIMIT_EXCEEDED", "error": "slow down", "retry_after_ms": 2500}
@@ -139,7 +139,7 @@ async def test_a_limit_in_the_body_is_the_hint(
     assert raised.value.retry_after_seconds == 2.5
 
 
-async def test_wrong_configurations_and_cursors(server: HttpServer) -> None:
+async def test_wrong_configurations_and_cursors_are_refused(server: HttpServer) -> None:
     with pytest.raises(Permanent, match=r"config\.base_url"):
         await run({"base_url": "example.org"})
     with pytest.raises(Permanent, match="cursor: expected"):

@@ -1,4 +1,4 @@
-"""JSON APIs by configuration alone: every way to page, what changes, and what goes wrong."""
+"""JSON APIs by configuration alone: pagination, changes, and failures."""
 
 import json
 import re
@@ -70,13 +70,14 @@ class TestConformance(ConnectorConformance):
     connector = Rest
     credentials = CREDENTIALS
 
-    @pytest.fixture(autouse=True, params=list(STYLES))
+    # A cursor has a URL, a token or a number; the other styles share the code of one of these.
+    @pytest.fixture(autouse=True, params=["link", "token", "offset"])
     def served(self, request: pytest.FixtureRequest, server: HttpServer) -> None:
         self.config = configuration(server, request.param)
 
 
 @pytest.mark.parametrize("style", STYLES)
-async def test_every_way_to_page_brings_all_records_once(
+async def test_every_pagination_style_brings_all_records_once(
     server: HttpServer, listing: RecordsApi, style: str
 ) -> None:
     pages = await run(configuration(server, style))
@@ -86,7 +87,7 @@ async def test_every_way_to_page_brings_all_records_once(
     assert pages[-1].next_cursor == {"since": listing.changed_at}
 
 
-async def test_what_changed_and_what_was_deleted_comes_from_the_cursor(
+async def test_changes_and_deletions_come_after_the_cursor(
     server: HttpServer, listing: RecordsApi
 ) -> None:
     [*_, last] = await run(configuration(server))
@@ -98,9 +99,7 @@ async def test_what_changed_and_what_was_deleted_comes_from_the_cursor(
     assert told(pages) == [("note", 2, "edited"), ("note_deleted", 4, None)]
 
 
-async def test_a_listing_that_has_not_changed_costs_a_304(
-    server: HttpServer, listing: RecordsApi
-) -> None:
+async def test_an_unchanged_listing_costs_a_304(server: HttpServer, listing: RecordsApi) -> None:
     [*_, last] = await run(configuration(server))
     [empty] = await run(configuration(server), last.next_cursor)
 
@@ -112,10 +111,10 @@ async def test_a_listing_that_has_not_changed_costs_a_304(
     assert told(await run(configuration(server), again.next_cursor)) == [("note", 1, "changed")]
 
 
-async def test_newest_first_what_changes_meanwhile_is_not_lost(
+async def test_changes_during_a_descending_listing_are_not_lost(
     server: HttpServer, listing: RecordsApi
 ) -> None:
-    """A record that moves to the front while the pages are read comes with the next listing."""
+    """A record that moves to the front during a listing comes with the next one."""
     since = {"parameter": "since", "field": "at", "order": "descending"}
     config = configuration(server, "token", since=since, params={"sort": "-at"})
     found: list[Any] = []
@@ -137,7 +136,7 @@ async def _stream(connector: Any, config: Any, cursor: Any) -> Any:
         yield page
 
 
-async def test_pages_that_the_provider_forgot_begin_anew(
+async def test_a_forgotten_page_restarts_the_listing(
     server: HttpServer, listing: RecordsApi
 ) -> None:
     first, *_ = await run(configuration(server, "token"))
@@ -148,9 +147,7 @@ async def test_pages_that_the_provider_forgot_begin_anew(
     assert [number for _, number, _ in told(pages)] == [1, 2, 3, 4, 5]
 
 
-async def test_an_overlap_asks_for_somewhat_earlier(
-    server: HttpServer, listing: RecordsApi
-) -> None:
+async def test_an_overlap_asks_for_earlier_records(server: HttpServer, listing: RecordsApi) -> None:
     since = {"parameter": "since", "field": "at", "overlap_seconds": 2}
 
     pages = await run(configuration(server, since=since), {"since": listing.changed_at})
@@ -166,7 +163,7 @@ async def test_the_first_listing_may_start_at_a_value(
     assert told(await run(configuration(server, since=since))) == [("note", 5, "note 5")]
 
 
-async def test_a_key_in_the_address_stays_out_of_the_cursor(server: HttpServer) -> None:
+async def test_a_key_in_the_url_stays_out_of_the_cursor(server: HttpServer) -> None:
     config = configuration(server, "url", auth={"kind": "query", "name": "key"})
 
     pages = await run(config)
@@ -178,7 +175,7 @@ async def test_a_key_in_the_address_stays_out_of_the_cursor(server: HttpServer) 
 @pytest.mark.parametrize(
     "auth", [{}, {"kind": "header", "name": "Authorization", "prefix": "Token "}]
 )
-async def test_the_token_travels_as_configured(server: HttpServer, auth: Any) -> None:
+async def test_the_token_is_sent_as_configured(server: HttpServer, auth: Any) -> None:
     assert len(told(await run(configuration(server, auth=auth)))) == 5
 
 
@@ -191,7 +188,7 @@ async def test_the_token_travels_as_configured(server: HttpServer, auth: Any) ->
         (json_reply({"data": None}), Permanent),
     ],
 )
-async def test_failures_on_the_first_page(
+async def test_failures_become_the_right_errors(
     server: HttpServer, listing: RecordsApi, reply: Reply, expected: type[Exception]
 ) -> None:
     listing.replies = [reply]
@@ -213,14 +210,14 @@ async def test_failures_on_the_first_page(
         ({"records": "data"}, "config.records: the answer has no list of objects at 'data'"),
     ],
 )
-async def test_a_wrong_configuration_is_told_by_its_field(
+async def test_a_wrong_configuration_names_its_field(
     server: HttpServer, more: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(Permanent, match=complaint.replace(".", r"\.")):
         await run(configuration(server, **more))
 
 
-async def test_without_a_cursor_field_only_what_differs_is_new(
+async def test_without_a_cursor_field_only_changed_records_have_new_keys(
     server: HttpServer, listing: RecordsApi
 ) -> None:
     config = configuration(server, since=None, time="at")
@@ -232,12 +229,12 @@ async def test_without_a_cursor_field_only_what_differs_is_new(
     assert len(after - before) == 1
 
 
-def test_the_documented_example_is_a_good_configuration() -> None:
+def test_the_documented_example_is_valid() -> None:
     [example] = re.findall(r"^```json\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
 
     assert read_configuration(Api, json.loads(example)).pagination.header == "Next-Page"
 
 
-async def test_a_cursor_of_another_kind_is_refused(server: HttpServer) -> None:
+async def test_a_bad_cursor_is_refused(server: HttpServer) -> None:
     with pytest.raises(Permanent, match="cursor: expected"):
         await run(configuration(server), ["a"])

@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules name metrics and labels that exist, and say what to do."""
+"""The dashboard and the alert rules use metrics and labels that exist."""
 
 import json
 import re
@@ -89,7 +89,7 @@ def test_panels_do_not_overlap() -> None:
             cells |= own
 
 
-def test_the_unit_of_systemd_sets_what_exists_and_hands_secrets_over_as_files() -> None:
+def test_the_systemd_unit_sets_known_variables_and_passes_secrets_as_files() -> None:
     unit = (ROOT / "deploy/systemd/syncline.service").read_text("utf-8")
     known = {f"SYNCLINE_{name.upper()}_FILE" for name in SECRET_SETTINGS} | {"SYNCLINE_HOME"}
     variables = dict(re.findall(r"^Environment=(\w+)=(.*)$", unit, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""Every snippet of the documentation, by page and language: run here, or by the test named."""
+"""Every snippet of the documentation runs here, or in a test that is named here."""
 
 import json
 import re
@@ -97,11 +97,11 @@ def test_configs_are_accepted(page: str, text: str) -> None:
         )
 
 
-async def test_the_way_to_test_that_the_readme_shows() -> None:
-    """With a database that goes in the end, and a clock that the test moves."""
+async def test_the_readmes_example_of_a_test_runs() -> None:
+    """It has a temporary database and a clock that the test moves."""
     [*_, example] = [text for page, text in snippets("python") if page == "README.md"]
     namespace: dict[str, Any] = {"script": []}
-    # What the snippets before it import.
+    # Imported by the snippets before it.
     exec("from datetime import UTC, datetime\nfrom syncline import Engine, Settings", namespace)
 
     exec(

@@ -1,4 +1,4 @@
-"""The pages that lead to others: the index of the docs, the architecture, the changelog."""
+"""The pages that link to others: the index, the architecture and the changelog."""
 
 import re
 import tomllib

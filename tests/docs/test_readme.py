@@ -1,4 +1,4 @@
-"""The README's connector and application, run as they are written."""
+"""The README's connector and application run as they are."""
 
 import re
 import signal
@@ -62,7 +62,7 @@ def test_the_application_starts_a_first_and_a_second_time(
 
 
 def until_succeeded(syncline: CommandLine, process: Process, jobs: int) -> None:
-    """Wait until so many syncs have ended well."""
+    """Wait until this many jobs have succeeded."""
     query = "SELECT count(*) FROM syncline.sync_jobs WHERE status = 'succeeded'"
     for _ in range(400):
         if syncline.sql(query)[0][0] >= jobs:

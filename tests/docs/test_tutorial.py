@@ -1,4 +1,4 @@
-"""The tutorial, followed literally: its files are written and its commands run, in a folder."""
+"""The tutorial, followed literally: its files are written and its commands run."""
 
 import os
 import re
@@ -33,7 +33,7 @@ class Command:
 
 
 def steps(text: str) -> Iterator[File | Command]:
-    """Yield what the page says to do: a file is named last before its block."""
+    """Yield the steps of the page; the last file named before a block is the block's file."""
     end = 0
     for block in BLOCK.finditer(text):
         language, content = block.groups()
@@ -47,7 +47,7 @@ def steps(text: str) -> Iterator[File | Command]:
 
 
 def plain_environment() -> dict[str, str]:
-    """Return a reader's environment, in which Python keeps what goes into a pipe in a buffer."""
+    """Return a reader's environment, in which Python buffers its output to pipes."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 

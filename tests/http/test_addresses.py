@@ -1,4 +1,4 @@
-"""No connector reaches what is not public, whatever the address looks like."""
+"""No connector reaches a private address, however it is written."""
 
 import httpx2
 import pytest
@@ -8,7 +8,7 @@ from syncline import Permanent, Transient
 from syncline.http import HttpClient, HttpEnvironment
 from syncline.http.addresses import check_url, is_public
 
-# By what each range is for; of a range its first and its last address, where both can be written.
+# By the purpose of each range, with its first and last address where possible.
 NOT_PUBLIC = {
     "this host": ["0.0.0.0", "0.1.2.3", "0.255.255.255", "::"],
     "loopback": ["127.0.0.1", "127.255.255.254", "::1"],
@@ -41,7 +41,7 @@ NOT_PUBLIC = {
                "::ffff:168.63.129.16", "::ffff:192.88.99.1"],
     "compatible": ["::127.0.0.1", "::10.0.0.1", "::8.8.8.8", "::ffff:0:8.8.8.8"],
 }  # fmt: skip
-# Neighbours of what is refused, and what stands for such an address.
+# Neighbours of refused addresses, and IPv6 forms of public ones.
 PUBLIC = [
     "1.0.0.0", "1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0",
     "126.255.255.255", "128.0.0.0", "168.63.129.15", "168.63.129.17", "169.253.255.255",
@@ -60,11 +60,11 @@ def test_special_addresses_are_denied_by_our_own_list(kind: str) -> None:
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_public(address: str) -> None:
+def test_public_addresses_are_allowed(address: str) -> None:
     assert is_public(address)
 
 
-# Each of these would reach the server below if nothing held it back.
+# Without the check, each of these reaches the server below.
 LOOPBACK_SPELLINGS = [
     "127.0.0.1", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.0.0.1", "0177.0.0.1",
     "017700000001", "0", "0.0.0.0", "localhost", "LOCALHOST", "localhost.", "127.0.0.1.",
@@ -84,7 +84,7 @@ async def test_loopback_is_refused_however_it_is_written(host: str) -> None:
 
 @pytest.mark.parametrize("host", [*LOOPBACK_SPELLINGS[:3], "localhost", "0"])
 async def test_the_spellings_do_lead_to_loopback(host: str) -> None:
-    """Without the check they arrive, so it is the check that holds them back."""
+    """Without the check they arrive, so the check is what stops them."""
     async with (
         http_server([Reply()]) as server,
         HttpClient(HttpEnvironment(allow_private=True)) as http,
@@ -100,7 +100,7 @@ async def test_the_spellings_do_lead_to_loopback(host: str) -> None:
      "http:///nohost", "unix:/tmp/socket", "data:text/plain,x", "", "http://example.com:22/",
      "http://example.com:25/", "https://example.com:0/", "http://[bad/", "http://a b/"],
 )  # fmt: skip
-async def test_schemes_and_ports_are_held_to_http(url: str) -> None:
+async def test_only_http_schemes_and_ports_are_allowed(url: str) -> None:
     async with HttpClient(HttpEnvironment()) as http:
         with pytest.raises(Permanent):
             await http.get(url)
@@ -112,7 +112,7 @@ def test_usual_ports_are_allowed(port: int) -> None:
 
 
 class Rebinding:
-    """A resolver whose answers change; each is given once."""
+    """A resolver that gives each of its answers once."""
 
     def __init__(self, *answers: list[str]) -> None:
         self.answers = list(answers)
@@ -122,12 +122,12 @@ class Rebinding:
 
 
 def only_this_is_public(address: str) -> bool:
-    """Count one of loopback's many addresses as public, so that a real server can stand there."""
+    """Treat one loopback address as public, so that a real server can listen there."""
     return address == "127.0.0.2" or is_public(address)
 
 
 async def test_a_name_that_turns_private_is_refused() -> None:
-    """Rebinding: the first call went well, the second meets another address."""
+    """Rebinding: the name resolves to another address for the second request."""
     resolver = Rebinding(["127.0.0.2"], ["127.0.0.1"])
     environment = HttpEnvironment(resolve=resolver, is_allowed=only_this_is_public)
     closing = Reply(200, b"hello", {"connection": "close"})
@@ -143,8 +143,8 @@ async def test_a_name_that_turns_private_is_refused() -> None:
     assert len(server.seen) == 1
 
 
-async def test_a_name_is_resolved_once_and_what_was_checked_is_connected_to() -> None:
-    """Between the check and the connection nobody is asked again, whatever he would answer."""
+async def test_a_name_is_resolved_once_and_the_checked_address_is_used() -> None:
+    """The resolver is not asked again between the check and the connection."""
     resolver = Rebinding(["127.0.0.2"], ["127.0.0.1"])
     environment = HttpEnvironment(resolve=resolver, is_allowed=only_this_is_public)
     async with http_server([Reply()], host="127.0.0.2") as server, HttpClient(environment) as http:

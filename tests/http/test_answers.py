@@ -1,4 +1,4 @@
-"""What comes back, how much of it, and who is shown the credentials."""
+"""Bodies and their limits, redirects, credentials, and exchanges that tools see."""
 
 import asyncio
 import gzip
@@ -32,7 +32,7 @@ Local = Callable[..., HttpClient]
     ],
     ids=["gzip", "deflate", "raw-deflate", "identity"],
 )
-async def test_bodies_come_plain(
+async def test_bodies_are_decompressed(
     local: Local, encoding: str, encode: Callable[[bytes], bytes]
 ) -> None:
     body = b'{"a": "' + b"x" * 200_000 + b'"}'
@@ -42,7 +42,7 @@ async def test_bodies_come_plain(
 
 
 async def test_a_body_that_grows_when_decompressed_is_refused(local: Local) -> None:
-    """A megabyte of gzip that stands for a gigabyte is not even held as a hundredth of it."""
+    """A small gzip body that stands for a huge one is never held as a whole."""
     bomb = gzip.compress(b"\0" * 20_000_000)
     reply = Reply(200, bomb, {"content-encoding": "gzip"})
     async with (
@@ -54,7 +54,7 @@ async def test_a_body_that_grows_when_decompressed_is_refused(local: Local) -> N
 
 
 def test_no_piece_of_a_compressed_body_is_large() -> None:
-    """A kilobyte may become a megabyte: it is counted before there is more of it."""
+    """A kilobyte may become a megabyte, so each small piece is counted before the next."""
     pieces = list(_decoder("gzip", "GET /").feed(gzip.compress(bytes(10_000_000))))
 
     assert sum(map(len, pieces)) == 10_000_000
@@ -69,14 +69,14 @@ async def test_a_body_over_the_limit_is_refused(local: Local, announces: bool) -
             await http.get(max_bytes=1000)
 
 
-async def test_an_encoding_nobody_asked_for(local: Local) -> None:
+async def test_an_unrequested_encoding_is_transient(local: Local) -> None:
     reply = Reply(200, b"x", {"content-encoding": "br"})
     async with http_server([reply]) as server, local(server.url) as http:
         with pytest.raises(Transient, match="encoding 'br'"):
             await http.get()
 
 
-async def test_redirects_are_followed_five_times(local: Local) -> None:
+async def test_at_most_five_redirects_are_followed(local: Local) -> None:
     def answer(seen: Seen) -> Reply:
         left = int(seen.path.strip("/"))
         return Reply(302, headers={"location": f"/{left - 1}"}) if left else Reply(200, b"there")
@@ -116,9 +116,7 @@ SENT = {
 
 
 @pytest.mark.parametrize("form", CREDENTIALS)
-async def test_credentials_go_to_their_origin_and_on_no_redirect_to_another(
-    local: Local, form: str
-) -> None:
+async def test_credentials_go_only_to_their_own_origin(local: Local, form: str) -> None:
     async with http_server(lambda _: Reply()) as other:
         redirect = Reply(302, headers={"location": f"{other.url}/elsewhere"})
         async with (
@@ -154,7 +152,7 @@ async def test_a_page_link_to_another_origin_gets_no_credentials(local: Local) -
     assert "authorization" not in other.seen[0].headers
 
 
-async def test_the_body_does_not_follow_to_another_origin(local: Local) -> None:
+async def test_a_body_is_not_sent_to_another_origin(local: Local) -> None:
     async with http_server([]) as other:
         redirect = Reply(307, headers={"location": other.url})
         async with http_server([redirect]) as own, local(own.url) as http:
@@ -175,7 +173,7 @@ async def test_user_information_in_an_address_becomes_basic_authentication(local
     assert [seen.headers["authorization"] for seen in server.seen] == [SENT["basic"][1]] * 2
 
 
-async def test_credentials_do_not_go_in_the_open() -> None:
+async def test_credentials_are_not_sent_unencrypted() -> None:
     environment = HttpEnvironment(is_allowed=lambda _: True)
     async with (
         http_server([]) as server,
@@ -187,7 +185,7 @@ async def test_credentials_do_not_go_in_the_open() -> None:
     assert server.seen == []
 
 
-async def test_errors_hold_no_secret(local: Local) -> None:
+async def test_errors_have_no_secrets(local: Local) -> None:
     def answer(seen: Seen) -> Reply:
         return json_reply({"message": f"bad {seen.headers} {seen.target}"}, 404)
 
@@ -203,7 +201,7 @@ async def test_errors_hold_no_secret(local: Local) -> None:
     assert raised.value.__cause__ is None
 
 
-async def test_what_was_known_is_not_sent_again(local: Local) -> None:
+async def test_known_content_is_not_sent_again(local: Local) -> None:
     def answer(seen: Seen) -> Reply:
         version = {"etag": '"v1"', "last-modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
         known = seen.headers.get("if-none-match") == '"v1"'
@@ -291,7 +289,7 @@ async def test_cancelling_a_call_leaves_nothing_behind(local: Local) -> None:
 
 
 async def test_tls_verifies_the_name_that_was_asked_for(tmp_path: Path) -> None:
-    """The address is pinned, yet the certificate must be the name's."""
+    """The address is pinned, and the certificate must still match the name."""
     server_side, client_side = certificate_for("api.example", tmp_path)
 
     async def here(host: str, port: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""The proxy that is a sandbox's way out refuses what the HTTP client refuses, and is bounded."""
+"""The proxy of a sandbox refuses what the HTTP client refuses, and limits its connections."""
 
 import asyncio
 import socket
@@ -59,7 +59,7 @@ async def refusal_of_the_client(environment: HttpEnvironment, url: str) -> str:
     "host",
     ["127.0.0.1", "169.254.169.254", "10.0.0.1", "[::1]", "2130706433", "0x7f.1", "localhost"],
 )
-async def test_what_is_not_public_is_refused_with_the_sentence_of_the_client(host: str) -> None:
+async def test_private_addresses_are_refused_with_the_message_of_the_client(host: str) -> None:
     environment = HttpEnvironment()
     sentence = await refusal_of_the_client(environment, f"http://{host}:8080/")
 
@@ -84,7 +84,7 @@ async def test_a_name_that_is_both_public_and_not_is_refused() -> None:
 
 
 async def test_a_name_is_resolved_once_and_the_checked_address_is_used() -> None:
-    """A resolver that says something else the second time is not asked a second time."""
+    """The resolver would give another address the second time, but it is asked only once."""
     answers = [["127.0.0.1"], ["203.0.113.9"]]
 
     async def resolve(host: str, port: int) -> list[str]:
@@ -110,7 +110,7 @@ async def test_ports_of_other_services_are_refused(port: int) -> None:
     assert answer.startswith(f"HTTP/1.1 403 port {port} of example.com is refused; use".encode())
 
 
-async def test_a_request_in_absolute_form_reaches_the_server_as_its_own() -> None:
+async def test_a_request_in_absolute_form_is_forwarded() -> None:
     async with open_server() as server, proxy(HttpEnvironment(allow_private=True)) as (_, address):
         headers = ("Host: elsewhere", "Proxy-Authorization: Basic x", "Accept: a/b")
         sent = head(f"POST {server.url}/a?b=c HTTP/1.1", *headers, "Content-Length: 4") + b"body"
@@ -156,7 +156,7 @@ async def test_a_tunnel_passes_bytes_both_ways() -> None:
     ],
     ids=lambda sent: repr(sent[:30]),
 )
-async def test_what_is_no_request_to_a_proxy_is_answered_and_closed(sent: bytes) -> None:
+async def test_an_invalid_request_is_answered_and_closed(sent: bytes) -> None:
     async with proxy(HttpEnvironment()) as (_, address):
         answer = await ask(address, sent)
 
@@ -167,15 +167,15 @@ LIKELY_HEADS = st.from_regex(rb"[A-Z]{1,8} [ -~]{0,60} HTTP/1\.[01]", fullmatch=
 
 
 @given(st.binary(max_size=300) | LIKELY_HEADS)
-def test_no_head_surprises_the_parser(head: bytes) -> None:
-    """It is a request, or it is refused in words."""
+def test_any_head_is_parsed_or_refused(head: bytes) -> None:
+    """Every head is a request or a `BadRequest`."""
     with suppress(BadRequest):
         request = parse_head(head + b"\r\n\r\n")
         assert request.url.scheme in ("http", "https")
         assert request.head == b"" or request.head.endswith(b"\r\n\r\n")
 
 
-async def test_a_name_that_leads_nowhere_is_no_refusal() -> None:
+async def test_an_unresolvable_name_is_not_a_refusal() -> None:
     async with proxy(HttpEnvironment()) as (served, address):
         answer = await ask(address, head("CONNECT nowhere.invalid:443 HTTP/1.1"))
 
@@ -203,7 +203,7 @@ async def test_connections_are_counted_and_idle_ones_closed() -> None:
         assert (await ask(address, head(f"GET {server.url}/ HTTP/1.1"))).endswith(b"hello")
 
 
-async def test_with_the_proxy_its_connections_end() -> None:
+async def test_connections_end_with_the_proxy() -> None:
     async with open_server() as server:
         async with proxy(HttpEnvironment(allow_private=True)) as (_, address):
             reader, writer = await asyncio.open_connection(*address)

@@ -1,4 +1,4 @@
-"""Every answer that is no answer becomes the error that the engine knows how to act upon."""
+"""Failed requests become the errors that the engine knows how to act upon."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,11 +6,13 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+import httpx2
 import pytest
 
 from support.httpserver import Reply, http_server, json_reply
 from syncline import Permanent, RateLimited, SyncError, Transient, Unauthorized
 from syncline.http import HttpClient, wait_seconds
+from syncline.http.status_errors import error_of
 
 Local = Callable[..., HttpClient]
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -45,20 +47,30 @@ IN_90_SECONDS = format_datetime(NOW + timedelta(seconds=90), usegmt=True)
         (300, {}, Permanent),
     ],
 )
-async def test_statuses(
-    local: Local, status: int, headers: dict[str, str], error: type[SyncError]
+def test_error_statuses_become_errors(
+    status: int, headers: dict[str, str], error: type[SyncError]
 ) -> None:
-    async with http_server([Reply(status, headers=headers)]) as server, local(server.url) as http:
-        with pytest.raises(SyncError) as raised:
+    answer = httpx2.Response(status, headers=headers)
+
+    found = error_of(answer, described="GET /tickets", now=NOW)
+
+    assert type(found) is error
+    assert found.message == f"GET /tickets answered {status}"
+    assert found.details == {"status": status}
+
+
+async def test_the_error_names_the_request_and_the_message_in_the_body(local: Local) -> None:
+    reply = json_reply({"message": "no such ticket"}, 404)
+    async with http_server([reply]) as server, local(server.url) as http:
+        with pytest.raises(Permanent) as raised:
             await http.get("/tickets")
 
-    assert type(raised.value) is error
-    assert f"GET {server.url}/tickets answered {status}" in str(raised.value)
-    assert raised.value.details == {"status": status}
+    assert raised.value.message == f"GET {server.url}/tickets answered 404: no such ticket"
+    assert raised.value.details == {"status": 404}
 
 
 @pytest.mark.parametrize("status", [200, 201, 204, 304])
-async def test_answers(local: Local, status: int) -> None:
+async def test_good_statuses_are_returned(local: Local, status: int) -> None:
     async with http_server([Reply(status)]) as server, local(server.url) as http:
         assert (await http.get()).status_code == status
 
@@ -94,7 +106,7 @@ async def test_answers(local: Local, status: int) -> None:
         ({}, None),
     ],
 )
-def test_waits(headers: dict[str, str], seconds: float | None) -> None:
+def test_headers_say_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
     assert wait_seconds(headers, now=NOW) == seconds
 
 
@@ -102,12 +114,11 @@ def test_waits(headers: dict[str, str], seconds: float | None) -> None:
     ("body", "seconds"),
     [({"retry_after_ms": 1500}, 1.5), ({"retry_after": 2}, 2), ({"retry_after": True}, None)],
 )
-async def test_a_wait_in_the_body(local: Local, body: Any, seconds: float | None) -> None:
-    async with http_server([json_reply(body, 429)]) as server, local(server.url) as http:
-        with pytest.raises(RateLimited) as raised:
-            await http.get()
+def test_the_body_says_how_long_to_wait(body: Any, seconds: float | None) -> None:
+    found = error_of(httpx2.Response(429, json=body), described="GET /", now=NOW)
 
-    assert raised.value.retry_after_seconds == seconds
+    assert isinstance(found, RateLimited)
+    assert found.retry_after_seconds == seconds
 
 
 @pytest.mark.parametrize(
@@ -121,20 +132,19 @@ async def test_a_wait_in_the_body(local: Local, body: Any, seconds: float | None
         ["no such   ticket"],
     ],
 )
-async def test_the_message_of_the_body_is_told(local: Local, body: Any) -> None:
-    async with http_server([json_reply(body, 404)]) as server, local(server.url) as http:
-        with pytest.raises(Permanent, match="answered 404: no such ticket"):
-            await http.get()
+def test_the_message_in_the_body_is_quoted(body: Any) -> None:
+    found = error_of(httpx2.Response(404, json=body), described="GET /", now=NOW)
+
+    assert str(found) == "GET / answered 404: no such ticket"
 
 
-async def test_a_page_for_people_is_not_told(local: Local) -> None:
-    reply = Reply(404, b"<html>lots</html>", {"content-type": "text/html"})
-    async with http_server([reply]) as server, local(server.url) as http:
-        with pytest.raises(Permanent, match=r"answered 404$"):
-            await http.get()
+def test_an_html_page_is_not_quoted() -> None:
+    page = httpx2.Response(404, html="<html>lots</html>")
+
+    assert str(error_of(page, described="GET /", now=NOW)) == "GET / answered 404"
 
 
-async def test_a_connector_may_read_failures_its_own_way(local: Local) -> None:
+async def test_a_connector_may_map_failures_itself(local: Local) -> None:
     def errors(answer: Any) -> SyncError | None:
         return Unauthorized("the app was removed") if answer.status_code == 410 else None
 
@@ -149,7 +159,7 @@ async def test_a_connector_may_read_failures_its_own_way(local: Local) -> None:
         assert (await http.get(accept={404})).status_code == 404
 
 
-async def test_nobody_listens(local: Local) -> None:
+async def test_a_refused_connection_is_transient(local: Local) -> None:
     async with http_server([]) as server:
         pass
     async with local(server.url) as http:
@@ -157,7 +167,7 @@ async def test_nobody_listens(local: Local) -> None:
             await http.get()
 
 
-async def test_a_name_without_address(local: Local) -> None:
+async def test_an_unresolvable_name_is_transient(local: Local) -> None:
     async with local("http://nowhere.invalid") as http:
         with pytest.raises(Transient, match="cannot be resolved"):
             await http.get()
@@ -166,7 +176,7 @@ async def test_a_name_without_address(local: Local) -> None:
 @pytest.mark.parametrize(
     "sent", [b"", b"rubbish\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc"]
 )
-async def test_a_server_that_breaks_off(local: Local, sent: bytes) -> None:
+async def test_a_broken_answer_is_transient(local: Local, sent: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
         writer.write(sent)
@@ -180,7 +190,7 @@ async def test_a_server_that_breaks_off(local: Local, sent: bytes) -> None:
 
 
 async def test_a_body_that_drips_is_cut_off_at_the_deadline(local: Local) -> None:
-    """Each byte comes in time; the whole does not."""
+    """Each byte comes in time, but the whole body does not."""
     reply = Reply(200, b"x" * 1000, drip=0.02)
     async with (
         http_server([reply]) as server,

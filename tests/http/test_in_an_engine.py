@@ -1,4 +1,4 @@
-"""A connector's client inside an engine: settings, errors, metrics and spans reach their places."""
+"""A connector's HTTP client in an engine: its settings, errors, metrics and spans."""
 
 import re
 from contextlib import suppress
@@ -104,7 +104,7 @@ async def test_an_expired_login_stops_the_connection(world: World) -> None:
         (200, ConnectionError(), "error"),
     ],
 )
-def test_requests_are_told_in_few_words(
+def test_requests_are_counted_by_outcome(
     status: int | None, failure: Exception | None, outcome: str
 ) -> None:
     spans = Spans()
@@ -122,7 +122,7 @@ def test_requests_are_told_in_few_words(
     assert attributes["server.address"] == "desk.example"
 
 
-def test_the_providers_stand_in_the_environment_with_commas(
+def test_allowed_providers_are_separated_by_commas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SYNCLINE_HTTP__ALLOW_PRIVATE", "git, feed")

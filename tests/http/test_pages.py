@@ -1,4 +1,4 @@
-"""The four usual ways of paging, against a real server."""
+"""The four usual kinds of pagination, against a real server."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -33,7 +33,7 @@ def by_link(seen: Seen) -> Reply:
     return Reply(200, reply.body, {**reply.headers, **headers})
 
 
-async def test_links(local: Local) -> None:
+async def test_pages_follow_links(local: Local) -> None:
     async with http_server(by_link) as server, local(server.url) as http:
         assert await collect(http.pages_by_link("/t", params={"size": 10})) == TICKETS
 
@@ -44,7 +44,7 @@ async def test_links(local: Local) -> None:
     ]
 
 
-async def test_links_in_a_circle_end(local: Local) -> None:
+async def test_a_circle_of_links_is_transient(local: Local) -> None:
     reply = json_reply([1], link='</next>; rel="next"')
     async with http_server(lambda _: reply) as server, local(server.url) as http:
         with pytest.raises(Transient, match="circle"):
@@ -56,7 +56,7 @@ def by_number(seen: Seen) -> Reply:
     return json_reply({"data": {"rows": TICKETS[start : start + 10]}})
 
 
-async def test_numbers_to_a_short_page(local: Local) -> None:
+async def test_page_numbers_end_at_a_short_page(local: Local) -> None:
     async with http_server(by_number) as server, local(server.url) as http:
         pages = http.pages_by_number(items="data.rows", size=10)
         assert await collect(pages, "data", "rows") == TICKETS
@@ -65,7 +65,7 @@ async def test_numbers_to_a_short_page(local: Local) -> None:
     assert len(server.seen) == 3
 
 
-async def test_numbers_to_an_empty_page(local: Local) -> None:
+async def test_page_numbers_end_at_an_empty_page(local: Local) -> None:
     async with http_server(by_number) as server, local(server.url) as http:
         pages = http.pages_by_number(items=lambda body: body["data"]["rows"])
         assert await collect(pages, "data", "rows") == TICKETS
@@ -74,8 +74,8 @@ async def test_numbers_to_an_empty_page(local: Local) -> None:
 
 
 @pytest.mark.parametrize(("cap", "calls"), [(10, 3), (4, 7), (5, 6)])
-async def test_offsets(local: Local, cap: int, calls: int) -> None:
-    """Also where the provider gives fewer at once than was asked for."""
+async def test_offsets_follow_the_number_of_items(local: Local, cap: int, calls: int) -> None:
+    """This also works if the provider returns fewer items than requested."""
 
     def answer(seen: Seen) -> Reply:
         start = int(seen.query["offset"])
@@ -87,7 +87,7 @@ async def test_offsets(local: Local, cap: int, calls: int) -> None:
     assert len(server.seen) == calls
 
 
-async def test_cursors(local: Local) -> None:
+async def test_pages_follow_cursors(local: Local) -> None:
     def answer(seen: Seen) -> Reply:
         start = int(seen.query.get("after", 0))
         following = start + 10 if start + 10 < len(TICKETS) else None
@@ -100,7 +100,7 @@ async def test_cursors(local: Local) -> None:
         assert await collect(rest, "items") == TICKETS[20:]
 
 
-async def test_a_cursor_that_repeats_ends(local: Local) -> None:
+async def test_a_repeated_cursor_is_transient(local: Local) -> None:
     reply = json_reply({"items": [], "next": "same"})
     async with http_server(lambda _: reply) as server, local(server.url) as http:
         with pytest.raises(Transient, match="circle"):
@@ -108,13 +108,13 @@ async def test_a_cursor_that_repeats_ends(local: Local) -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"items": 3}', b"[]"])
-async def test_a_page_that_is_none(local: Local, body: bytes) -> None:
+async def test_a_response_that_is_not_a_page_is_transient(local: Local, body: bytes) -> None:
     async with http_server([Reply(200, body)]) as server, local(server.url) as http:
         with pytest.raises(Transient):
             await collect(http.pages_by_number(items="items"))
 
 
-async def test_a_plain_function_may_wait_for_pages(local: Local) -> None:
+async def test_a_plain_function_can_read_pages(local: Local) -> None:
     import asyncio
 
     def call(url: str) -> list[Any]:

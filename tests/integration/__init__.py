@@ -1,1 +1,1 @@
-"""Connectors against servers that other people wrote, each in an environment of its own."""
+"""Connectors against real servers, each in its own environment."""

@@ -1,4 +1,4 @@
-"""Servers for the whole session, and a scene of its own for each test."""
+"""A scene for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where the servers are installed: each in its own environment, apart from the project's."""
+"""Install the servers, each in its own environment."""
 
 import os
 import shutil
@@ -16,11 +16,11 @@ PYTHON_SERVERS = {
     "synapse": ["matrix-synapse==1.163.2"],
 }
 NODE_SERVERS = {"github-fixtures": ["@octokit/fixtures-server@8.1.7"]}
-INSTALLED = "installed"  # holds what was installed, once all of it was
+INSTALLED = "installed"  # a file with the packages, written when all of them are installed
 
 
 def program(environment: str, name: str) -> Path:
-    """Return a program of an environment, or skip the test where that is not installed."""
+    """Return a program of an environment, or skip the test if it is not installed."""
     folder = "node_modules/.bin" if environment in NODE_SERVERS else "bin"
     path = HOME / environment / folder / name
     if not (HOME / environment / INSTALLED).exists() or not path.exists():
@@ -29,7 +29,7 @@ def program(environment: str, name: str) -> Path:
 
 
 def system_program(name: str) -> Path:
-    """Return a program of this machine, or skip the test where there is none."""
+    """Return a program of this machine, or skip the test if it is missing."""
     found = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"]))
     if found is None:
         pytest.skip(f"this machine has no {name}")
@@ -37,7 +37,7 @@ def system_program(name: str) -> Path:
 
 
 def install_all() -> None:
-    """Install what is missing; a server that cannot be had is told, and its tests are skipped."""
+    """Install what is missing; report servers that cannot be installed, whose tests are skipped."""
     for name, packages in {**PYTHON_SERVERS, **NODE_SERVERS}.items():
         folder = HOME / name
         wanted = " ".join(packages)

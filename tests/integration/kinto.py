@@ -1,4 +1,4 @@
-"""Kinto, Mozilla's record store, on a Postgres of its own so that it survives a restart."""
+"""Kinto, Mozilla's record store, on its own Postgres so that it survives a restart."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ kinto.retry_after_seconds = 17
 
 
 class Kinto:
-    """A running Kinto, and what a person does in it."""
+    """A running Kinto."""
 
     def __init__(self, server: Server, postgres: TemporaryServer) -> None:
         self.server, self.postgres = server, postgres
@@ -65,7 +65,7 @@ class Kinto:
         self._http.auth = httpx2.BasicAuth(USER, password)
 
     def held(self) -> dict[str, Any]:
-        """Return every record that it holds, by its id."""
+        """Return every record by its id."""
         answer = self._http.get(RECORDS, params={"_limit": 10_000}).raise_for_status()
         return {record["id"]: record for record in answer.json()["data"]}
 

@@ -38,7 +38,7 @@ class Scene:
             await engine.connections.set_credentials(self._id, credentials)
 
     async def sync(self, *, disturb: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Run a job to its end; the disturbance comes once the worker has stored something."""
+        """Run a job to its end; `disturb` is called once the worker has stored something."""
         before = await self._fleet.count("signals")
         async with self._engine() as engine:
             await engine.trigger(self._id)
@@ -51,7 +51,7 @@ class Scene:
         await exit_code(worker, within=20)
 
     async def sync_killed(self, total: int, *, deaths: int = 2) -> None:
-        """Run a job to its end though its worker dies, each time in the middle of what is left."""
+        """Run a job to its end, while its workers are killed in the middle of the work."""
         async with self._engine() as engine:
             await engine.trigger(self._id)
         for _ in range(deaths):

@@ -1,4 +1,4 @@
-"""Real servers as processes of a test: started, waited for, killed and started again."""
+"""Real servers as processes of a test, which can be killed and started again."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it and wait until it takes connections."""
+        """Start it and wait until it accepts connections."""
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, cwd=self.folder, env=self._environment, stdout=log, stderr=log
@@ -49,7 +49,7 @@ class Server:
             time.sleep(0.1)
 
     def run_to_its_end(self) -> None:
-        """Run the command as one that prepares something and ends."""
+        """Run the command to its end; it only prepares something."""
         done = subprocess.run(
             self._command, cwd=self.folder, env=self._environment, capture_output=True, timeout=120
         )
@@ -62,7 +62,7 @@ class Server:
             self._process = None
 
     def stop(self) -> None:
-        """End it in an orderly way, or else at all."""
+        """Stop it; kill it if it does not end in time."""
         if self._process is not None:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -91,7 +91,7 @@ def _listens(port: int) -> bool:
 
 
 class Toll:
-    """A way to a server on which each answer waits a while, so that a test can act meanwhile."""
+    """A proxy that delays every answer, so that a test can act in between."""
 
     def __init__(self, port: int, *, seconds: float) -> None:
         self._target, self._seconds = port, seconds

@@ -80,7 +80,7 @@ MANIFEST = {
 
 @pytest.fixture(scope="session")
 def path_with_cdk() -> str:
-    """A PATH on which the program that runs manifests is found."""
+    """A PATH with the program that runs manifests."""
     if not (BUILD / "bin" / "source-declarative-manifest").exists():
         subprocess.run([sys.executable, "-m", "venv", BUILD], check=True)
         subprocess.run([BUILD / "bin" / "pip", "install", "--quiet", "airbyte-cdk"], check=True)
@@ -144,7 +144,7 @@ async def test_a_real_manifest_loses_and_doubles_nothing(fleet: Fleet) -> None:
 
 
 async def check_increment(fleet: Fleet, server: OrdersServer) -> None:
-    """Add and edit at the provider, and wait for the scheduler's next run."""
+    """Add and edit records at the provider, and wait for the scheduler's next run."""
     server.add(5)
     server.edit(7, total=1)
     server.asked.clear()

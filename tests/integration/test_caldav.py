@@ -1,4 +1,4 @@
-"""`caldav` against Radicale: tokens, changes, deletions, its restart, and killed workers."""
+"""`caldav` against Radicale: tokens, changes, deletions, a restart, and killed workers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ CREDENTIALS = {"username": USER, "password": PASSWORD}
 
 
 class Radicale:
-    """A running Radicale with one calendar, and what a person does in it."""
+    """A running Radicale with one calendar."""
 
     def __init__(self, server: Server, users: Path) -> None:
         self.server = server
@@ -103,7 +103,9 @@ async def test_full_then_changes_and_deletions_then_nothing(radicale: Radicale) 
     assert nothing.signals == ()
 
 
-async def test_a_token_of_another_time_is_told_and_all_is_read_anew(radicale: Radicale) -> None:
+async def test_an_outdated_token_is_reported_and_everything_is_read_again(
+    radicale: Radicale,
+) -> None:
     radicale.put("one", "first")
     unknown = {"token": "http://radicale.org/ns/sync/" + "0" * 64}
 
@@ -149,7 +151,7 @@ async def test_workers_killed_in_the_middle_lose_and_double_nothing(
     )
 
 
-async def test_a_server_restarted_in_mid_page_is_read_on(radicale: Radicale, scene: Scene) -> None:
+async def test_a_sync_continues_after_its_server_restarts(radicale: Radicale, scene: Scene) -> None:
     for number in range(24):
         radicale.put(f"e{number}", "first")
 

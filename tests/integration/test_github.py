@@ -1,4 +1,4 @@
-"""`github` against answers that were recorded from GitHub, served by Octokit's fixtures server."""
+"""`github` against responses recorded from GitHub, served by Octokit's fixtures server."""
 
 import os
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 class AsRecorded(httpx2.AsyncBaseTransport):
-    """Asks as whoever recorded the answers did: the server knows no other request."""
+    """Sends requests exactly as they were recorded; the server knows no others."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
         self._inner = inner
@@ -74,7 +74,7 @@ async def test_recorded_pages_are_followed_by_their_links(fixtures: Server) -> N
 
 
 async def test_workers_killed_in_the_middle_lose_and_double_nothing(scene: Scene) -> None:
-    """Against the double: nobody can run GitHub itself."""
+    """It uses a fake GitHub, because nobody can run the real one."""
     github = GitHubDouble()
     for number in range(1, 31):
         github.put("issues", number, "first")

@@ -1,4 +1,4 @@
-"""`imap` against Dovecot: numbers, flags, vanished messages, its restart, and killed workers."""
+"""`imap` against Dovecot: UIDs, flags, vanished messages, a restart, and killed workers."""
 
 import getpass
 import imaplib
@@ -50,7 +50,7 @@ userdb {{
   args = uid={owner} gid={group} home={folder}/home
 }}
 """
-# Whoever is not root cannot become anybody else.
+# Without root, Dovecot cannot switch users.
 WITHOUT_ROOT = """
 default_internal_user = {owner}
 default_internal_group = {group}
@@ -63,7 +63,7 @@ service anvil {{
 
 
 class Dovecot:
-    """A running Dovecot with one mailbox, and what a person does in it."""
+    """A running Dovecot with one mailbox."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -96,7 +96,7 @@ class Dovecot:
 @pytest.fixture
 def dovecot() -> Iterator[Dovecot]:
     program = system_program("dovecot")
-    # Its own users must be able to reach it, and a socket's path be short.
+    # Dovecot's users must be able to enter it, and the path of a socket must be short.
     folder = Path(tempfile.mkdtemp(prefix="dovecot-"))
     folder.chmod(0o777)
     is_root = os.geteuid() == 0
@@ -169,7 +169,7 @@ async def test_workers_killed_in_the_middle_lose_and_double_nothing(
     assert signals == [("message", uid) for uid in range(1, 41)] + [("message_vanished", 6)]
 
 
-async def test_a_server_restarted_in_mid_page_is_read_on(dovecot: Dovecot, scene: Scene) -> None:
+async def test_a_sync_continues_after_its_server_restarts(dovecot: Dovecot, scene: Scene) -> None:
     dovecot.deliver(*(f"letter {number}" for number in range(40)))
 
     async def restart() -> None:

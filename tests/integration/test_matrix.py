@@ -1,4 +1,4 @@
-"""`matrix` against Synapse: syncs, gaps, redactions, its limits, its restart, killed workers."""
+"""`matrix` against Synapse: gaps, redactions, rate limits, a restart, and killed workers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ listeners:
 
 
 class Synapse:
-    """A running Synapse with one account, and what a person does in it."""
+    """A running Synapse with one account."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -137,8 +137,8 @@ async def test_a_token_that_was_logged_out_is_unauthorized(synapse: Synapse) -> 
         await run(synapse)
 
 
-async def test_its_limits_say_how_long_to_wait(synapse: Synapse) -> None:
-    """Synapse bounds logins, not syncs: the same client meets a 429 of its own there."""
+async def test_its_rate_limits_say_how_long_to_wait(synapse: Synapse) -> None:
+    """Synapse limits logins, not syncs, so the client gets its 429 there."""
     matrix = prepare_trial(Matrix())
     connection = trial_connection(matrix, {}, {"access_token": synapse.token})
     login = {"type": "m.login.password", "user": "nobody", "password": "wrong"}
@@ -172,7 +172,7 @@ async def test_workers_killed_in_the_middle_lose_and_double_nothing(
     assert sorted(found) == sorted(synapse.held(room))
 
 
-async def test_a_server_restarted_in_mid_page_is_read_on(synapse: Synapse, scene: Scene) -> None:
+async def test_a_sync_continues_after_its_server_restarts(synapse: Synapse, scene: Scene) -> None:
     room = synapse.create_room()
     synapse.send(room, *(f"message {number}" for number in range(60)))
 

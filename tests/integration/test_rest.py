@@ -1,4 +1,4 @@
-"""`rest` against Kinto: since, the next page's token, tombstones, 304, and what goes wrong."""
+"""`rest` against Kinto: since, page tokens, tombstones, 304, and failures."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -128,7 +128,7 @@ async def test_new_credentials_resume_a_connection_with_its_cursor(
 
 
 async def test_its_overload_is_a_rate_limit_with_its_hint(kinto: Kinto) -> None:
-    """Without its database Kinto answers 503 and names the seconds to wait."""
+    """Without its database, Kinto answers 503 with Retry-After."""
     kinto.postgres.stop()
     try:
         with pytest.raises(RateLimited) as raised:
@@ -154,7 +154,7 @@ async def test_workers_killed_in_the_middle_lose_and_double_nothing(
     assert_what_is_held(await scene.signals(), kinto, first=60, deleted={"note-6"})
 
 
-async def test_a_server_restarted_in_mid_page_is_read_on(kinto: Kinto, scene: Scene) -> None:
+async def test_a_sync_continues_after_its_server_restarts(kinto: Kinto, scene: Scene) -> None:
     for number in range(60):
         kinto.put(number, "first")
 

@@ -29,7 +29,7 @@ PROCESS = {
 
 @pytest.fixture(scope="session")
 def home() -> Path:
-    """A home folder that later runs find again, with what was installed."""
+    """A home folder with the installed tap, which later runs reuse."""
     BUILD.mkdir(parents=True, exist_ok=True)
     return BUILD
 
@@ -116,7 +116,7 @@ async def test_a_real_tap_loses_and_doubles_nothing(
 
 
 async def check_increment(fleet: Fleet, server: OrdersServer) -> None:
-    """Add and edit at the provider, and wait for the scheduler's next run."""
+    """Add and edit records at the provider, and wait for the scheduler's next run."""
     [row] = await fleet.sql("SELECT metadata -> 'sync' -> 'cursor' FROM syncline.connections")
     bookmark = json.loads(row[0])["bookmarks"]["orders"]["replication_key_value"]
     assert bookmark == server.orders[-1]["updated"]
