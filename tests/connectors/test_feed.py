@@ -74,7 +74,7 @@ def site() -> Iterator[Site]:
     site = Site()
     handler = type("SiteHandler", (Handler,), {"site": site})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = Thread(target=partial(server.serve_forever, poll_interval=0.02))
+        thread = Thread(target=partial(server.serve_forever, poll_interval=0.005))
         thread.start()
         site.address = f"http://127.0.0.1:{server.server_port}"
         yield site

@@ -155,7 +155,7 @@ async def test_a_server_of_plain_files_is_read_too(
     repo.git(f"--git-dir={tmp_path / 'site.git'}", "update-server-info")
     handler = type("Files", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(tmp_path))) as server:
-        thread = Thread(target=partial(server.serve_forever, poll_interval=0.02))
+        thread = Thread(target=partial(server.serve_forever, poll_interval=0.005))
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}/site.git"
         signals, _ = await follow(connector, connect(url))

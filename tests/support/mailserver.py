@@ -132,7 +132,7 @@ def mail_server(double: MailDouble) -> Iterator[int]:
     """Yield the port of a server for that mailbox."""
     session = type("Session", (_Session,), {"double": double})
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), session) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread = threading.Thread(target=server.serve_forever, args=(0.005,))
         thread.start()
         try:
             yield server.server_address[1]

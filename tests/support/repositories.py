@@ -194,7 +194,7 @@ class GitServer(BaseHTTPRequestHandler):
 def serve(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
     """Serve on a free port of this machine; yield `host:port`."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = Thread(target=partial(server.serve_forever, poll_interval=0.02))
+        thread = Thread(target=partial(server.serve_forever, poll_interval=0.005))
         thread.start()
         try:
             yield f"127.0.0.1:{server.server_port}"
