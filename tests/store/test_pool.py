@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 
 from support.databases import both_of
+from support.fakes import eventually
 from syncline.errors import TooSlow
 from syncline.store.errors import is_passing
-from syncline.store.pool import Pool, Transaction
+from syncline.store.pool import Pool, SessionOptions, Transaction
 from syncline.testing.database import TemporaryServer
 
 
@@ -67,9 +69,9 @@ async def test_a_read_only_answer_gives_up_every_session(server: TemporaryServer
 
 async def test_of_many_hosts_one_is_taken_that_can_store(server: TemporaryServer) -> None:
     with TemporaryServer() as other:
-        read_only = other._url_of("postgres")
+        read_only = on_the_database_postgres(other.create_database())
         await execute(read_only, "ALTER DATABASE {name} SET default_transaction_read_only = on")
-        url = both_of(read_only, server._url_of("postgres"))
+        url = both_of(read_only, on_the_database_postgres(server.create_database()))
         pool = Pool(url, "syncline", size=1)
         await pool.open()
         async with pool.transaction() as tx:
@@ -90,18 +92,24 @@ async def test_a_statement_sent_alone_is_planned_for_any_values_and_in_a_transac
         assert await tx.fetchval(asked) == "force_generic_planoff"
 
 
-async def test_no_plan_is_kept_for_long(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syncline.store.pool.PLANNED_FOR_SECONDS", 0.05)
-    pool = Pool(database_url, "syncline", size=1)
+async def test_no_plan_is_kept_for_long(database_url: str) -> None:
+    options = SessionOptions(planned_for=timedelta(milliseconds=20))
+    pool = Pool(database_url, "syncline", size=1, options=options)
     await pool.open()
-    asked = "SELECT prepare_time FROM pg_prepared_statements WHERE statement LIKE '%prepare_time%'"
-    times = set()
-    for _ in range(2):
-        async with pool.statement() as tx:
-            times.add(await tx.fetchval(asked))
-        await asyncio.sleep(0.2)
 
-    assert len(times) == 2
+    async def planned_at() -> datetime:
+        async with pool.statement() as tx:
+            found: datetime = await tx.fetchval(
+                "SELECT prepare_time FROM pg_prepared_statements"
+                " WHERE statement LIKE '%prepare_time%'"
+            )
+            return found
+
+    async def is_planned_anew() -> bool:
+        return await planned_at() != first
+
+    first = await planned_at()
+    await eventually(is_planned_anew)
     await pool.close()
 
 
@@ -135,16 +143,17 @@ async def test_however_many_look_some_connections_stay_free_for_work(database_ur
     await pool.close()
 
 
-async def test_a_question_that_takes_too_long_is_ended(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("syncline.store.pool.READ_TIMEOUT", timedelta(milliseconds=50))
+async def test_a_question_that_takes_too_long_is_ended(database_url: str) -> None:
+    options = SessionOptions(read_timeout=timedelta(milliseconds=20))
+    pool = Pool(database_url, "syncline", size=1, options=options)
+    await pool.open()
 
     with pytest.raises(TooSlow, match="narrow the filter"):
-        await pool.reading(lambda tx: tx.fetchval("SELECT pg_sleep(5)"))
+        await pool.reading(lambda tx: tx.fetchval("SELECT pg_sleep(60)"))
 
     async with pool.transaction() as tx:  # the bound was for that transaction alone
         assert await tx.fetchval("SHOW statement_timeout") == "0"
+    await pool.close()
 
 
 async def execute(url: str, statement: str) -> None:
@@ -155,3 +164,8 @@ async def execute(url: str, statement: str) -> None:
         await session.execute(statement.format(name=name))
     finally:
         await session.close()
+
+
+def on_the_database_postgres(url: str) -> str:
+    """Return the URL of the database that every server has under the same name."""
+    return urlsplit(url)._replace(path="/postgres").geturl()

@@ -18,7 +18,7 @@ from syncline.store import api_role
 from syncline.store.connect import SEARCH_PATH
 from syncline.store.errors import is_passing
 from syncline.store.pool import Pool, Transaction
-from syncline.store.statements import Statements, quote_name
+from syncline.store.statements import Statements, milliseconds, quote_name
 
 TRIES = 10
 # A longer wait for a table would make the engine's own claims wait behind it.
@@ -158,12 +158,8 @@ async def _install_api_role(connection: Any, schema: str, lock_timeout: timedelt
     for statement in role.statements:  # each in its own transaction; a refused one is skipped
         with suppress(*REFUSED):
             async with _transaction(connection):
-                await connection.execute(f"SET LOCAL lock_timeout = {_milliseconds(lock_timeout)}")
+                await connection.execute(f"SET LOCAL lock_timeout = {milliseconds(lock_timeout)}")
                 await connection.execute(statement)
-
-
-def _milliseconds(length: timedelta) -> str:
-    return str(int(length.total_seconds() * 1000))
 
 
 async def _apply_missing(
@@ -171,7 +167,7 @@ async def _apply_missing(
 ) -> None:
     """Apply the missing migrations; add each to `done` once it is committed."""
     quoted = quote_name(schema)
-    timeout = _milliseconds(lock_timeout)
+    timeout = milliseconds(lock_timeout)
     exists = "SELECT count(*) = 1 FROM pg_catalog.pg_namespace WHERE nspname = $1"
     async with _transaction(connection):
         if not await connection.fetchval(exists, schema):

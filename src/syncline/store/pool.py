@@ -15,14 +15,13 @@ from syncline.clock import monotonic, pause
 from syncline.errors import TooSlow
 from syncline.store.connect import SEARCH_PATH, connect
 from syncline.store.errors import is_passing
-from syncline.store.statements import Statements, quote_name, quote_text
+from syncline.store.statements import Statements, milliseconds, quote_name, quote_text
 
 T = TypeVar("T")
 
 # Another open transaction must not delay us for long. But this is longer than Postgres takes to
 # detect a deadlock, because that error says more.
 LOCK_TIMEOUT_MILLISECONDS = "2000"
-READ_TIMEOUT = timedelta(seconds=5)  # for listings that people ask for
 COMMAND_TIMEOUT_SECONDS = 10.0  # a half-open socket is noticed no later than this
 SLOWEST_LINK = 50_000  # bytes a second; large statements get time in proportion
 TRIES = 6
@@ -30,7 +29,6 @@ TRIES = 6
 # because planning a claim takes a millisecond. It is planned again every few seconds, because a
 # plan for a small table may not suit a large one. Plans that read a whole table are disabled. In a
 # transaction Postgres plans as it sees fit.
-PLANNED_FOR_SECONDS = 5
 PLANNERS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(PLANNERS, "off")
 # The locks and snapshots below are written for this isolation, whatever the server's default is.
@@ -41,8 +39,8 @@ BEGIN = f"BEGIN ISOLATION LEVEL {ISOLATION}; SET LOCAL plan_cache_mode = auto" +
 # A listing is planned for its own values, and without a bitmap scan, which reads and sorts
 # everything that a filter finds. A page should follow an index and stop.
 BOUNDED = (
-    f"; SET LOCAL statement_timeout = {int(READ_TIMEOUT.total_seconds() * 1000)}"
     "; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_bitmapscan = off"
+    "; SET LOCAL statement_timeout = "
 )
 EVERY_TENANT = "*"
 # A request's statements run as another role. A different text keeps Postgres from planning a
@@ -105,7 +103,7 @@ class Transaction:
         await self._connection.execute(
             "SELECT set_config('lock_timeout', $1, true),"
             " set_config('statement_timeout', $2, true)",
-            *(str(int(limit.total_seconds() * 1000)) for limit in (lock, statement)),
+            *(milliseconds(limit) for limit in (lock, statement)),
         )
 
     def qualified(self, table: str) -> str:
@@ -141,6 +139,8 @@ class SessionOptions:
 
     pgbouncer: bool = False  # a pooler shares sessions, so each transaction sets its own options
     idle_in_transaction: timedelta = timedelta(seconds=10)
+    planned_for: timedelta = timedelta(seconds=5)  # how long a plan is used before the next one
+    read_timeout: timedelta = timedelta(seconds=5)  # for listings that people ask for
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +180,9 @@ class Pool:
         self.schema = schema
         self._size = size
         self._pgbouncer = options.pgbouncer
-        idle_seconds = options.idle_in_transaction.total_seconds()
-        self._idle_milliseconds = str(int(idle_seconds * 1000))
+        self._idle_milliseconds = milliseconds(options.idle_in_transaction)
+        self._planned_for = options.planned_for
+        self._read_timeout = options.read_timeout
         self._statements = Statements(schema)
         self._request_statements = Statements(schema, OF_A_REQUEST)
         self._check = checks.check
@@ -204,7 +205,7 @@ class Pool:
             command_timeout=COMMAND_TIMEOUT_SECONDS,
             timeout=COMMAND_TIMEOUT_SECONDS,
             statement_cache_size=0 if self._pgbouncer else 100,
-            max_cached_statement_lifetime=PLANNED_FOR_SECONDS,
+            max_cached_statement_lifetime=self._planned_for.total_seconds(),
             server_settings=None if self._pgbouncer else self.session_settings,
             reset=_keep_session,
         )
@@ -309,7 +310,7 @@ class Pool:
             try:
                 return await work(tx)
             except asyncpg.QueryCanceledError:
-                raise TooSlow(READ_TIMEOUT) from None
+                raise TooSlow(self._read_timeout) from None
 
         async with self._readers:
             return await self._retrying(partial(self.transaction, is_bounded=True), bounded)
@@ -345,7 +346,7 @@ class Pool:
 
     def _opening(self, role: str | None, is_bounded: bool) -> str:
         """Return the statements that open a transaction, sent in one message."""
-        opening = BEGIN + BOUNDED if is_bounded else BEGIN
+        opening = BEGIN + BOUNDED + milliseconds(self._read_timeout) if is_bounded else BEGIN
         if self._pgbouncer:
             # A pooler shares sessions, so each transaction sets its own options.
             opening += (

@@ -1,5 +1,7 @@
 """Statements in which `{schema}` and `{is_completion}` are filled in."""
 
+from datetime import timedelta
+
 # A job `j` that completes a run of its connection's schedule. The latest one is the last
 # completion, from which slots are counted. The index sync_jobs_by_connection serves it.
 IS_COMPLETION = "j.finished_at IS NOT NULL AND j.job_type = 'incremental' AND j.counts_as_last"
@@ -14,6 +16,11 @@ def quote_text(text: str) -> str:
     if "\0" in text:
         raise ValueError("text holds NUL")
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def milliseconds(length: timedelta) -> str:
+    """Return a length of time as settings of Postgres take it."""
+    return str(int(length.total_seconds() * 1000))
 
 
 class Statements(dict[str, str]):
