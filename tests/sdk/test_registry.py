@@ -3,14 +3,13 @@
 import logging
 import sys
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from syncline import Connector, Engine, Settings
-from syncline.sdk import registry
 from syncline.sdk.connector import Connector as Base
 from syncline.sdk.registry import (
     GROUP,
@@ -53,22 +52,36 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.fixture
-def announce(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> Announce:
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Install a package that has these entry points and nothing else."""
+
+    def install(entry_points: str) -> None:
+        package = tmp_path / "announcing-1.0.dist-info"
+        package.mkdir()
+        (package / "METADATA").write_text("Metadata-Version: 2.1\nName: announcing\nVersion: 1.0\n")
+        (package / "entry_points.txt").write_text(f"[{GROUP}]\n{entry_points}")
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return install
+
+
+@pytest.fixture
+def announce(install: Callable[[str], None], module: ModuleType) -> Announce:
     """Let an installed package announce these names of the module."""
 
     def announce(**values: Any) -> None:
         vars(module).update(values)
-        entries = EntryPoints(EntryPoint(name, f"{MODULE}:{name}", GROUP) for name in values)
-        monkeypatch.setattr(registry, "entry_points", lambda group: entries.select(group=group))
+        install("\n".join(f"{name} = {MODULE}:{name}" for name in values))
 
     return announce
 
 
-def test_those_handed_over_serve_their_providers(announce: Announce) -> None:
-    announce()
+def test_those_handed_over_serve_their_providers() -> None:
     tickets, mail = Tickets(), ScriptedConnector("mail")
 
-    assert connectors_by_provider([tickets, mail]) == {"tickets": tickets, "mail": mail}
+    served = connectors_by_provider([tickets, mail], discover=False)
+
+    assert served == {"tickets": tickets, "mail": mail}
 
 
 def test_two_for_one_provider_are_refused() -> None:
@@ -92,7 +105,7 @@ def test_one_handed_over_comes_before_an_announced_one(announce: Announce) -> No
     announce(Tickets=Tickets)
     own = ScriptedConnector("tickets")
 
-    assert connectors_by_provider([own]) == {"tickets": own}
+    assert connectors_by_provider([own])["tickets"] is own
 
 
 def test_of_two_announced_ones_the_first_by_name_serves(announce: Announce) -> None:
@@ -123,9 +136,11 @@ def test_a_broken_announcement_is_told_and_left_out(
 ) -> None:
     announce(broken=broken, sound=Tickets)
 
-    assert set(connectors_by_provider([])) == {"tickets"}
+    found = connectors_by_provider([])
 
-    (record,) = caplog.records
+    assert "tickets" in found
+    assert not {"broken", "demanding", "stones"} & set(found)
+    [record] = [one for one in caplog.records if "broken" in one.getMessage()]
     assert record.levelno == logging.WARNING
     assert record.name == "syncline.connectors"
     assert record.getMessage().startswith("connector broken cannot be loaded: ")
@@ -133,12 +148,12 @@ def test_a_broken_announcement_is_told_and_left_out(
 
 
 def test_an_announced_module_that_is_missing_is_told_and_left_out(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    install: Callable[[str], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    entries = EntryPoints([EntryPoint("gone", "no_such_package:Tickets", GROUP)])
-    monkeypatch.setattr(registry, "entry_points", lambda group: entries.select(group=group))
+    before = {provider_of(connector) for connector in announced_connectors()}
+    install("gone = no_such_package:Tickets")
 
-    assert announced_connectors() == []
+    assert {provider_of(connector) for connector in announced_connectors()} == before
     assert "connector gone cannot be loaded: No module named 'no_such_package'" in caplog.text
 
 

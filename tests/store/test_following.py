@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import AsyncExitStack
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -9,7 +10,7 @@ import pytest
 
 from support.world import World
 from syncline.model import START, Position, SignalFilter
-from syncline.store.listings import follow as following
+from syncline.store.listings.follow import ROWS_SCANNED
 
 INSERT = (
     "INSERT INTO {schema}.signals (id, tenant_id, provider_slug, connection_id, kind)"
@@ -96,12 +97,15 @@ async def test_transactions_are_in_the_order_of_numbers_not_of_texts(world: Worl
     assert await Follower(world).catch_up(limit=1) == [ids[3], ids[9], ids[20], ids[100]]
 
 
-async def test_only_what_is_wanted_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "ROWS_SCANNED", 3)  # looks end although nothing was wanted
+async def test_only_what_is_wanted_is_told(world: World) -> None:
+    """A look ends after so many rows, although none of them was wanted."""
     wanted = SignalFilter("acme")
     follower = Follower(world, wanted)
-    for _ in range(8):
-        await store(world, tenant="birch")
+    await world.sql(
+        "INSERT INTO {schema}.signals (tenant_id, provider_slug, connection_id, kind)"
+        " SELECT 'birch', 'github', gen_random_uuid(), 'opened' FROM generate_series(1, $1::int)",
+        ROWS_SCANNED,
+    )
     ours = await store(world)
 
     first = await world.engine.signals.follow(wanted)
@@ -125,32 +129,51 @@ async def test_a_position_of_another_database_is_refused(world: World) -> None:
         await world.engine.signals.follow(EVERYTHING, position=Position(2**62, UUID(int=0)))
 
 
+class Writers:
+    """Sessions that store, commit and roll back in an order that chance decides."""
+
+    def __init__(self, world: World, sessions: list[Any], chance: random.Random) -> None:
+        self._world = world
+        self._sessions = sessions
+        self._chance = chance
+        self._open: dict[Any, tuple[Any, list[UUID]]] = {}
+        self.committed: list[UUID] = []
+
+    async def write(self, steps: int) -> None:
+        for _ in range(steps):
+            await self._step(self._chance.choice(self._sessions))
+        for session in list(self._open):
+            await self._end(session)
+
+    async def _step(self, session: Any) -> None:
+        if session not in self._open:
+            transaction = session.transaction()
+            await transaction.start()
+            self._open[session] = transaction, []
+        if self._chance.random() < 0.6:
+            self._open[session][1].append(await store(self._world, session))
+        else:
+            await self._end(session)
+
+    async def _end(self, session: Any) -> None:
+        transaction, ids = self._open.pop(session)
+        if self._chance.random() < 0.2:
+            await transaction.rollback()
+        else:
+            await transaction.commit()
+            self.committed += ids
+
+
 async def test_many_writers_that_commit_in_any_order(world: World) -> None:
-    chance = random.Random(4)
-    stored: list[UUID] = []
     follower = Follower(world)
-    writing = 4
-
-    async def write() -> None:
-        nonlocal writing
-        async with world.session() as session:
-            for _ in range(25):
-                transaction = session.transaction()
-                await transaction.start()
-                ids = [await store(world, session) for _ in range(chance.randint(1, 3))]
-                await asyncio.sleep(chance.random() / 200)
-                if chance.random() < 0.2:
-                    await transaction.rollback()
-                else:
-                    await transaction.commit()
-                    stored.extend(ids)
-        writing -= 1
-
-    async def follow() -> None:
-        while writing:
+    async with AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(world.session()) for _ in range(4)]
+        writers = Writers(world, sessions, random.Random(4))
+        writing = asyncio.create_task(writers.write(200))
+        while not writing.done():
             await follower.catch_up()
-
-    await asyncio.gather(follow(), *(write() for _ in range(4)))
+        await writing
     await follower.catch_up()
 
-    assert sorted(follower.seen) == sorted(stored)
+    assert len(follower.seen) > 50
+    assert sorted(follower.seen) == sorted(writers.committed)

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from support.sessions import actor
 from support.world import World
 from syncline.store.data import keys
 
@@ -16,8 +17,9 @@ async def test_writing_uses_waits_for_nobody(world: World) -> None:
         await session.execute(
             world.qualified("SELECT FROM {schema}.api_keys WHERE id = $1 FOR UPDATE"), held.id
         )
-        async with world.engine._pool.transaction() as tx:
-            assert await keys.save_uses(tx, uses) == 1
+        async with actor(world) as writer:
+            assert await keys.save_uses(writer.tx, uses) == 1
+            await writer.commit()
 
     found = {key.id: key.last_used_at for key in await world.engine.access.list_keys()}
     assert found == {held.id: None, free.id: world.clock()}
@@ -27,9 +29,10 @@ async def test_an_earlier_use_does_not_overwrite_a_later_one(world: World) -> No
     key, _ = await world.engine.access.create_key("ann")
     later, earlier = world.clock(), world.clock() - timedelta(seconds=5)
 
-    async with world.engine._pool.transaction() as tx:
-        assert await keys.save_uses(tx, {key.id: later}) == 1
-        assert await keys.save_uses(tx, {key.id: earlier}) == 0
+    async with actor(world) as writer:
+        assert await keys.save_uses(writer.tx, {key.id: later}) == 1
+        assert await keys.save_uses(writer.tx, {key.id: earlier}) == 0
+        await writer.commit()
 
     [found] = await world.engine.access.list_keys()
     assert found.last_used_at == later
