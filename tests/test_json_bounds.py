@@ -11,6 +11,7 @@ from syncline.json_bounds import JsonBounds, JsonScanner, TooComplex, check_json
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=25,
 )
 
 

@@ -68,12 +68,13 @@ def test_a_flipped_bit_fails_closed() -> None:
                 ring.open(bytes(spoilt), OWNER)
 
 
-@pytest.mark.parametrize("length", range(30))
-def test_a_text_cut_short_fails_closed(length: int) -> None:
+def test_a_text_cut_short_fails_closed() -> None:
     ring = KeyRing(NEW)
+    sealed = ring.seal(SECRET, OWNER)
 
-    with pytest.raises(CannotOpen):
-        ring.open(ring.seal(SECRET, OWNER)[:length], OWNER)
+    for length in range(len(sealed)):
+        with pytest.raises(CannotOpen):
+            ring.open(sealed[:length], OWNER)
 
 
 def test_a_key_of_the_same_name_that_is_another_does_not_open() -> None:

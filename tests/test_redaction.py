@@ -67,26 +67,25 @@ def test_basic_headers_are_masked_and_words_are_not(text: str, masked: str) -> N
     assert mask_secrets(text) == masked
 
 
-@pytest.mark.parametrize("at", range(-20, 21))
-def test_text_is_masked_before_it_is_cut(at: int) -> None:
+@pytest.mark.parametrize("longest", [100, 2_000])
+def test_text_is_masked_before_it_is_cut(longest: int) -> None:
     """A secret on the edge of a cut leaves no half of it behind."""
     scrub = Scrubber([SECRET])
-    for longest in (100, 2_000):
-        edge = longest + at
-        for size in (edge, longest + MARGIN + at, 3 * MARGIN + at):
+    for edge in (longest, longest + MARGIN, 3 * MARGIN):
+        for size in range(edge - 20, edge + 21):
             text = "x" * (size - 8) + SECRET + "y" * 4 * MARGIN
             shown = scrub(text, longest)
             assert len(shown) <= longest
-            assert not {piece for piece in pieces(SECRET, 4) if piece in shown}
+            assert not {piece for piece in pieces(SECRET, 4) if piece in shown}, size
 
 
-@pytest.mark.parametrize("at", range(-30, 31, 3))
-def test_a_password_in_an_address_is_masked_before_it_is_cut(at: int) -> None:
+def test_a_password_in_an_address_is_masked_before_it_is_cut() -> None:
     address = "https://ada:" + "hunter2hunter2@host/x"
-    for size in (500, 500 + MARGIN):
-        text = "x" * (size + at) + " " + address + " y" * 2 * MARGIN
-        assert "hunter2" not in mask_secrets(text, 500)
-        assert "hunter2" not in strip_addresses(text, 500)
+    for edge in (500, 500 + MARGIN):
+        for size in range(edge - 30, edge + 31, 3):
+            text = "x" * size + " " + address + " y" * 2 * MARGIN
+            assert "hunter2" not in mask_secrets(text, 500), size
+            assert "hunter2" not in strip_addresses(text, 500), size
 
 
 def test_half_a_secret_at_the_end_of_what_is_read_is_not_shown() -> None:

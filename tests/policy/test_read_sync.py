@@ -23,6 +23,7 @@ KEYS = ("interval_seconds", "next_run_at", "last_jitter_seconds", "first_activat
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=25,
 )
 
 
