@@ -64,6 +64,11 @@ async def test_there_is_no_hidden_machinery(schema: Any) -> None:
     )
 
 
+async def test_nothing_stands_outside_of_the_schema(schema: Any) -> None:
+    in_public = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+    assert await schema.fetch(in_public) == []
+
+
 async def test_every_table_of_a_tenants_data_names_the_tenant(schema: Any) -> None:
     for table in ("connections", "sync_jobs", "signals"):
         assert await schema.fetchval(
@@ -94,8 +99,7 @@ async def test_a_row_needs_its_key_columns_alone(schema: Any) -> None:
         assert await schema.fetchval(f"SELECT count(*) FROM syncline.{table}") == 1
 
 
-@pytest.mark.parametrize("time", ["infinity", "-infinity", "10000-01-01Z", "0001-01-01 BC"])
-async def test_no_time_is_stored_that_a_client_cannot_read(schema: Any, time: str) -> None:
+async def test_no_time_is_stored_that_a_client_cannot_read(schema: Any) -> None:
     await insert_by_key_columns(schema)
     columns = await schema.fetch(
         "SELECT attrelid::regclass::text AS table, attname AS column FROM pg_attribute"
@@ -105,8 +109,9 @@ async def test_no_time_is_stored_that_a_client_cannot_read(schema: Any, time: st
 
     assert len(columns) > 10
     for table, column in columns:
-        with pytest.raises(asyncpg.CheckViolationError):
-            await schema.execute(f"UPDATE {table} SET {column} = '{time}'")
+        for time in ("infinity", "-infinity", "10000-01-01Z", "0001-01-01 BC"):
+            with pytest.raises(asyncpg.CheckViolationError):
+                await schema.execute(f"UPDATE {table} SET {column} = '{time}'")
 
 
 async def test_the_indexes_that_a_job_enters_three_times_keep_room_for_it(schema: Any) -> None:
