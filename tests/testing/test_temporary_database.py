@@ -14,6 +14,9 @@ from syncline.testing import ManualClock, ScriptedConnector, temporary_database
 async def test_it_is_empty_works_and_leaves_nothing_behind() -> None:
     connector = ScriptedConnector("tickets", [SyncResult(next_cursor=1)])
     async with temporary_database() as url:
+        session = await asyncpg.connect(url)
+        folder = await session.fetchval("SHOW data_directory")
+        await session.close()
         assert is_there(url)
         clock = ManualClock(at("12:00"))
         async with Engine(Settings(database_url=url), [connector], clock) as engine:
@@ -26,6 +29,7 @@ async def test_it_is_empty_works_and_leaves_nothing_behind() -> None:
 
     assert connector.calls == [(connection.id, None)]
     assert not is_there(url)
+    assert not exists(os.path.dirname(folder))
     with pytest.raises(OSError, match=r"No such file|refused"):
         await asyncpg.connect(url)
 
@@ -40,4 +44,8 @@ async def test_it_ends_with_an_error_too() -> None:
 
 def is_there(url: str) -> bool:
     """Return whether the server's socket folder exists."""
-    return os.path.exists(parse_qs(urlsplit(url).query)["host"][0])
+    return exists(parse_qs(urlsplit(url).query)["host"][0])
+
+
+def exists(path: str) -> bool:
+    return os.path.exists(path)
