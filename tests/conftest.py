@@ -1,7 +1,7 @@
 """Real Postgres for every test: one server a session, one migrated database, emptied each time.
 
-Store and scenario tests run in every mode: on the embedded server, there again without the
-optional features of Postgres, and on the machine's own Postgres where it has one.
+Scenarios and tests of the store run on the embedded server, and on the machine's own Postgres
+where it has one. Scenarios run a third time, without the optional features of Postgres.
 """
 
 import logging
@@ -18,9 +18,7 @@ from support.world import Logged, World, open_world
 from syncline.testing.database import TemporaryServer
 
 TESTS = Path(__file__).parent
-IN_EVERY_MODE = (TESTS / "scenarios", TESTS / "store")
-# They bring servers of their own.
-IN_ONE_MODE = (TESTS / "store/test_embedded.py", TESTS / "store/test_temporary_server.py")
+SCENARIOS, STORE = TESTS / "scenarios", TESTS / "store"
 MODES = modes()
 EMBEDDED = MODES[0]
 
@@ -35,9 +33,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     path = metafunc.definition.path
-    everywhere = any(path.is_relative_to(folder) for folder in IN_EVERY_MODE)
-    if everywhere and path not in IN_ONE_MODE and "mode" in metafunc.fixturenames:
+    if "mode" not in metafunc.fixturenames:
+        return
+    if path.is_relative_to(SCENARIOS):
         metafunc.parametrize("mode", MODES, ids=str, indirect=True)
+    elif path.is_relative_to(STORE):  # `portable` leaves out notifications, and no statement else
+        on_each_server = [mode for mode in MODES if not mode.portable]
+        metafunc.parametrize("mode", on_each_server, ids=str, indirect=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

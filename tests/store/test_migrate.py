@@ -14,7 +14,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from support.databases import Databases, Mode
+from support.databases import Databases, Mode, modes
 from support.fakes import eventually
 from support.rights import as_role, connected, documented_roles
 from support.world import at
@@ -27,47 +27,41 @@ from syncline.services.edits import Edit
 from syncline.store.migrate import CREATE_LEDGER, LOCK_TIMEOUT, known_migrations, migrate
 from syncline.store.pool import Pool
 from syncline.testing import ManualClock, ScriptedConnector
-from syncline.testing.database import TemporaryServer
 
 KNOWN = [f"{migration.version:04}_{migration.name}" for migration in known_migrations()]
 NEWEST = known_migrations()[-1].version
 BEFORE = max((one.version for one in known_migrations()[:-1]), default=0)
-ODD_NAMES = [
-    "My Schema",
-    'quo"te',
-    "it's",
-    "x" * 63,
-    "схема-😀",
-    "{schema}",
-    "$1",
-    "%s;--",
-    "select",
-]
+# Quotes of both kinds, what templates and statements replace, and the longest name.
+ODD_NAMES = ["""My "{schema}" isn't $1, %s;--""", "схема-😀", "x" * 63]
+EMBEDDED = modes()[0]
 HOLD_LEDGER = "LOCK TABLE syncline.schema_migrations IN ROW EXCLUSIVE MODE"
 SOMEBODY_WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
 
 
 @pytest.fixture
-def url(server: TemporaryServer) -> Iterator[str]:
+def url(databases: Databases) -> Iterator[str]:
     """A database of its own, without the schema."""
-    url = server.create_database()
-    yield url
-    server.drop_database(url)
+    with databases.lend(EMBEDDED) as url:
+        yield url
 
 
 @pytest.fixture
-def url_of_mode(databases: Databases, mode: Mode) -> Iterator[str]:
-    """The same, on the server of the mode."""
-    server = databases.server(mode)
-    url = server.create_database()
-    yield url
-    server.drop_database(url)
+def migrated(databases: Databases) -> Iterator[str]:
+    """A database of its own, with the schema."""
+    with databases.lend(EMBEDDED, "syncline") as url:
+        yield url
 
 
 @pytest.fixture
 async def session(url: str) -> AsyncIterator[Any]:
     async with connected(url) as session:
         yield session
+
+
+@pytest.fixture
+async def owner(migrated: str) -> AsyncIterator[Any]:
+    async with connected(migrated) as owner:
+        yield owner
 
 
 @asynccontextmanager
@@ -79,35 +73,22 @@ async def open_engine(
         yield engine
 
 
-async def test_a_fresh_database_gets_every_migration_once(url_of_mode: str) -> None:
-    async with open_engine(url_of_mode) as engine:
-        assert await engine.migrate() == KNOWN
-        assert await engine.migrate() == []
-        assert await engine.health() == {}
+async def test_a_fresh_database_gets_every_migration_once(databases: Databases, mode: Mode) -> None:
+    with databases.lend(mode) as url:
+        async with open_engine(url) as engine:
+            assert await engine.migrate() == KNOWN
+            assert await engine.migrate() == []
+            assert await engine.health() == {}
 
-    async with connected(url_of_mode) as session:
-        rows = await session.fetch("SELECT * FROM syncline.schema_migrations ORDER BY version")
+        async with connected(url) as session:
+            rows = await session.fetch("SELECT * FROM syncline.schema_migrations ORDER BY version")
     assert [f"{row['version']:04}_{row['name']}" for row in rows] == KNOWN
     assert all(re.fullmatch("[0-9a-f]{64}", row["checksum"]) for row in rows)
 
 
-async def test_processes_that_migrate_at_once_share_the_work(url: str) -> None:
-    async with (
-        open_engine(url) as one,
-        open_engine(url) as two,
-        open_engine(url) as three,
-        open_engine(url) as four,
-    ):
-        applied = await asyncio.gather(*(e.migrate() for e in (one, two, three, four)))
-
-    assert sorted(name for names in applied for name in names) == KNOWN
-
-
-async def test_an_applied_migration_that_was_changed_is_refused(url: str, session: Any) -> None:
-    async with open_engine(url) as engine:
-        await engine.migrate()
-        await session.execute("UPDATE syncline.schema_migrations SET checksum = 'x'")
-
+async def test_an_applied_migration_that_was_changed_is_refused(migrated: str, owner: Any) -> None:
+    await owner.execute("UPDATE syncline.schema_migrations SET checksum = 'x'")
+    async with open_engine(migrated) as engine:
         with pytest.raises(SchemaError) as refused:
             await engine.migrate()
 
@@ -249,12 +230,10 @@ async def test_without_the_schema_every_call_but_migrate_says_so(url: str, schem
         assert await engine.health() == {}
 
 
-async def test_on_an_older_schema_every_call_but_migrate_says_so(url: str, session: Any) -> None:
-    async with open_engine(url) as engine:
-        await engine.migrate()
-    await session.execute("DELETE FROM syncline.schema_migrations WHERE version = $1", NEWEST)
+async def test_on_an_older_schema_every_call_but_migrate_says_so(migrated: str, owner: Any) -> None:
+    await owner.execute("DELETE FROM syncline.schema_migrations WHERE version = $1", NEWEST)
 
-    async with open_engine(url) as engine:
+    async with open_engine(migrated) as engine:
         await check_every_call_raises(
             engine,
             f"schema 'syncline' is at version {BEFORE}, this Syncline needs {NEWEST}: "
@@ -262,20 +241,21 @@ async def test_on_an_older_schema_every_call_but_migrate_says_so(url: str, sessi
         )
 
 
-@pytest.mark.parametrize("requires", [0, NEWEST])
-async def test_a_newer_schema_is_worked_on(url: str, session: Any, requires: int) -> None:
-    await add_newer_migration(url, session, requires=requires)
+async def test_a_newer_schema_is_worked_on(migrated: str, owner: Any) -> None:
+    await add_newer_migration(owner, requires=NEWEST)
 
-    async with open_engine(url) as engine:
+    async with open_engine(migrated) as engine:
         assert await engine.migrate() == []
         assert (await engine.tick()).scheduled == 0
         assert await engine.health() == {}
 
 
-async def test_a_newer_schema_that_breaks_this_version_is_refused(url: str, session: Any) -> None:
-    await add_newer_migration(url, session, requires=NEWEST + 1)
+async def test_a_newer_schema_that_breaks_this_version_is_refused(
+    migrated: str, owner: Any
+) -> None:
+    await add_newer_migration(owner, requires=NEWEST + 1)
 
-    async with open_engine(url) as engine:
+    async with open_engine(migrated) as engine:
         await check_every_call_raises(
             engine,
             f"schema 'syncline' is at version {NEWEST + 2}, which this Syncline "
@@ -283,10 +263,8 @@ async def test_a_newer_schema_that_breaks_this_version_is_refused(url: str, sess
         )
 
 
-async def add_newer_migration(url: str, session: Any, *, requires: int) -> None:
-    async with open_engine(url) as engine:
-        await engine.migrate()
-    await session.execute(
+async def add_newer_migration(owner: Any, *, requires: int) -> None:
+    await owner.execute(
         "INSERT INTO syncline.schema_migrations (version, name, checksum, requires)"
         " VALUES ($1, 'tomorrow', 'x', $2)",
         NEWEST + 2,
@@ -353,17 +331,19 @@ async def test_nothing_is_made_outside_of_the_schema(url: str, session: Any) -> 
     assert await session.fetch(everything) == before
 
 
-async def test_the_documented_rights_are_enough(url_of_mode: str, mode: Mode) -> None:
-    url = url_of_mode
-    async with open_engine(url) as engine:
-        await engine.migrate()
-    async with documented_roles(url):
-        await live(as_role(url, "syncline_app"), portable=mode.portable)
+async def test_the_documented_rights_are_enough(databases: Databases, mode: Mode) -> None:
+    with databases.lend(mode, "syncline") as url:
+        async with documented_roles(url):
+            await check_documented_rights(url)
 
-        async with open_engine(as_role(url, "syncline_app")) as engine:
-            assert await engine.migrate() == [], "where nothing is missing, no right is needed"
-        await check_what_the_application_may_not(as_role(url, "syncline_app"))
-        await check_that_a_reader_only_reads(as_role(url, "syncline_reader"))
+
+async def check_documented_rights(url: str) -> None:
+    await live(as_role(url, "syncline_app"))
+
+    async with open_engine(as_role(url, "syncline_app")) as engine:
+        assert await engine.migrate() == [], "where nothing is missing, no right is needed"
+    await check_what_the_application_may_not(as_role(url, "syncline_app"))
+    await check_that_a_reader_only_reads(as_role(url, "syncline_reader"))
 
 
 async def check_what_the_application_may_not(url: str) -> None:
@@ -388,13 +368,11 @@ async def check_that_a_reader_only_reads(url: str) -> None:
                 await session.execute(f"DELETE FROM syncline.{table}")
 
 
-async def test_a_role_without_rights_is_told_what_it_lacks(url: str, session: Any) -> None:
-    async with open_engine(url) as engine:
-        await engine.migrate()
-    await session.execute("CREATE ROLE syncline_stranger LOGIN")
+async def test_a_role_without_rights_is_told_what_it_lacks(migrated: str, owner: Any) -> None:
+    await owner.execute("CREATE ROLE syncline_stranger LOGIN")
     try:
-        async with open_engine(as_role(url, "syncline_stranger")) as engine:
+        async with open_engine(as_role(migrated, "syncline_stranger")) as engine:
             with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied"):
                 await engine.tick()
     finally:
-        await session.execute("DROP ROLE syncline_stranger")
+        await owner.execute("DROP ROLE syncline_stranger")

@@ -1,10 +1,11 @@
 """The databases of a test session: one of each mode, migrated once, emptied for every test."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,6 +45,7 @@ class Mode:
         return self.name
 
 
+@cache
 def modes() -> list[Mode]:
     """Return every mode; one that this machine cannot offer says why."""
     system = system_postgres()
@@ -73,6 +75,7 @@ class Databases:
         self._servers: dict[Binaries | None, TemporaryServer] = {}
         self._urls: dict[Mode, str] = {}
         self._sessions: dict[str, Any] = {}
+        self._templates: dict[tuple[Binaries | None, tuple[str, ...]], str] = {}
 
     def server(self, mode: Mode) -> TemporaryServer:
         if mode.binaries not in self._servers:
@@ -83,10 +86,19 @@ class Databases:
     def migrated_url(self, mode: Mode) -> str:
         """Return the mode's database, with the schema."""
         if mode not in self._urls:
-            url = self.server(mode).create_database()
-            self._run(_migrate(url))
-            self._urls[mode] = url
+            template = self._template(mode, ("syncline",))
+            self._urls[mode] = self.server(mode).create_database(template)
         return self._urls[mode]
+
+    @contextmanager
+    def lend(self, mode: Mode, *schemas: str) -> Iterator[str]:
+        """Lend a database of its own with these schemas; without any, an empty one."""
+        server = self.server(mode)
+        url = server.create_database(self._template(mode, schemas) if schemas else None)
+        try:
+            yield url
+        finally:
+            server.drop_database(url)
 
     def empty(self, url: str) -> None:
         self._run(self._empty(url))
@@ -95,6 +107,16 @@ class Databases:
         for session in self._sessions.values():
             self._run(session.close())
         self._resources.close()
+
+    def _template(self, mode: Mode, schemas: tuple[str, ...]) -> str:
+        """Return a database that nobody uses: to copy one is quicker than to migrate one."""
+        key = (mode.binaries, schemas)
+        if key not in self._templates:
+            url = self.server(mode).create_database()
+            for schema in schemas:
+                self._run(_migrate(url, schema))
+            self._templates[key] = url
+        return self._templates[key]
 
     async def _empty(self, url: str) -> None:
         if url not in self._sessions:
@@ -105,8 +127,8 @@ class Databases:
         return self._thread.submit(self._runner.run, work).result()
 
 
-async def _migrate(url: str) -> None:
-    async with Engine(Settings(database_url=url)) as engine:
+async def _migrate(url: str, schema: str) -> None:
+    async with Engine(Settings(database_url=url, schema=schema)) as engine:
         await engine.migrate()
 
 
