@@ -7,25 +7,22 @@ import asyncpg
 import pytest
 from faults.database_clock import RESTORE, shift_clock
 
+from support.databases import Databases, Mode
 from syncline import Engine, Settings, SyncResult
 from syncline.testing import ScriptedConnector
-from syncline.testing.database import TemporaryServer
 
 AHEAD = timedelta(hours=2)
 SHIFT = shift_clock("2 hours")
 
 
 @pytest.fixture
-async def url_ahead(server: TemporaryServer) -> AsyncIterator[str]:
+async def url_ahead(databases: Databases, mode: Mode) -> AsyncIterator[str]:
     """A migrated database whose clock is two hours ahead of this host's."""
-    url = server.create_database()
-    async with Engine(Settings(database_url=url)) as engine:
-        await engine.migrate()
-    session = await asyncpg.connect(url)
-    await session.execute(SHIFT)
-    await session.close()
-    yield url
-    server.drop_database(url)
+    with databases.lend(mode, "syncline") as url:
+        session = await asyncpg.connect(url)
+        await session.execute(SHIFT)
+        await session.close()
+        yield url
 
 
 async def test_every_instant_is_the_databases(url_ahead: str) -> None:

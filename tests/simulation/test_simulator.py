@@ -21,7 +21,7 @@ from simulation.workers import context_of
 from syncline.testing import ManualClock
 from syncline.testing.database import TemporaryServer
 
-SEED = 16
+SEED, ANOTHER = 30, 29
 
 
 class Script:
@@ -79,13 +79,16 @@ def observer(database_url: str) -> Any:
 def test_the_same_seed_lives_the_same_life() -> None:
     """On a server that does nothing of its own accord, as `make simulate` has it."""
     with TemporaryServer(server_settings=QUIET_SERVER) as server:
-        urls = [server.create_database() for _ in range(3)]
-        for url in urls:
-            asyncio.run(migrate(url))
-        first, second = live(SEED, urls[0]), live(SEED, urls[1])
-        other = live(SEED + 1, urls[2])
+        template = server.create_database()
+        asyncio.run(migrate(template))
+        urls = [server.create_database(template) for _ in range(3)]
+        seeds = (SEED, SEED, ANOTHER)
+        lives = [live(seed, url) for seed, url in zip(seeds, urls, strict=True)]
 
-    assert first.failure is None
+    for report in lives:
+        assert report.failure is None, f"{report.failure}\nagain: make simulate SEED={report.seed}"
+        assert report.signals > 100
+    first, second, other = lives
     assert (first.digest, first.calls) == (second.digest, second.calls)
     assert first.digest != other.digest
 
