@@ -275,7 +275,8 @@ def test_a_refusal_reads_like_this(name: str, value: Any, line: str) -> None:
     ["scheduler.tick_interval_seconds", "scheduler.jitter_pct_max", "rate_limit.max_seconds"],
 )
 def test_what_is_no_number_is_refused(name: str) -> None:
-    for value in (float("nan"), float("inf"), "nan", "Infinity", None, [], {}):
+    values: tuple[object, ...] = (float("nan"), float("inf"), "nan", "Infinity", None, [], {})
+    for value in values:
         assert refusal(name, value).startswith(f"{name} is {value!r}; it must be a number, ")
 
 

@@ -173,7 +173,7 @@ async def _lock_connection(
     if is_repeated:  # the held row may be the job's: do not wait for it again
         blocked |= await jobs.lock_free(tx, [claim.id])
     if blocked:
-        raise RowHeld(f"somebody else holds connection {claim.connection_id} or its job")
+        raise RowHeld(f"another transaction holds connection {claim.connection_id} or its job")
     return locked.get(claim.connection_id)
 
 
