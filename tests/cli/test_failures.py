@@ -60,13 +60,12 @@ def test_a_database_that_does_not_exist(syncline: CommandLine) -> None:
     assert line.endswith("does not exist")
 
 
-@pytest.mark.parametrize("command", [["run", "--port", "0"], ["verify"], ["jobs", "list"]])
-def test_a_missing_schema(server: TemporaryServer, command: list[str]) -> None:
+def test_a_missing_schema(server: TemporaryServer) -> None:
     url = server.create_database()
 
-    line = fail("--database-url", url, *command)
-
-    assert line.endswith("has no Syncline tables yet: run `syncline migrate`")
+    for command in (["run", "--port", "0"], ["verify"], ["jobs", "list"]):
+        line = fail("--database-url", url, *command)
+        assert line.endswith("has no Syncline tables yet: run `syncline migrate`"), command
     server.drop_database(url)
 
 
@@ -103,6 +102,16 @@ def test_an_address_that_others_can_reach_is_refused(database_url: str) -> None:
 
     assert "api.host is '0.0.0.0'" in line
     assert "refuses to start without an API key" in line
+
+
+def test_up_fails_at_once_where_it_should_not_wait_for_the_database() -> None:
+    url = f"postgresql://me:hunter2@{NOBODY}/app"
+
+    result = CliRunner().invoke(app, ["--database-url", url, "up", "--port", "0", "--no-wait"])
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("syncline: the database cannot be reached: ")
+    assert "hunter2" not in result.output
 
 
 def test_debug_shows_the_traceback() -> None:

@@ -5,8 +5,14 @@ import csv
 import importlib.util
 import json
 import os
+import re
+import resource
+import select
 import signal
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +20,9 @@ import asyncpg
 import pytest
 
 from support.commands import CommandLine, Process
+from support.fakes import eventually
 from syncline import Engine, Settings
-from syncline.cli.commands import signals
+from syncline.cli.commands.signals import BATCH_SIZE, follow
 from syncline.cli.exports import Format, open_sink
 from syncline.cli.interrupts import Interrupts
 from syncline.model import SignalFilter
@@ -37,17 +44,15 @@ def numbers(lines: list[str]) -> list[int]:
     return [json.loads(line)["payload"]["n"] for line in lines]
 
 
-def test_export_writes_lines_of_json_the_oldest_first(
-    syncline: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(signals, "BATCH_SIZE", 7)
-    store(syncline, 1, 50)
+def test_export_writes_lines_of_json_the_oldest_first(syncline: CommandLine) -> None:
+    count = BATCH_SIZE + 1
+    store(syncline, 1, count)
     store(syncline, 1, 3, tenant="globex")
 
     result = syncline("signals", "export", "--tenant", "acme")
 
-    assert numbers(result.stdout.splitlines()) == list(range(1, 51))
-    assert result.stderr == "Exported 50 signals.\n"
+    assert numbers(result.stdout.splitlines()) == list(range(1, count + 1))
+    assert result.stderr == f"Exported {count:,} signals.\n"
     first = json.loads(result.stdout.splitlines()[0])
     assert (first["tenant_id"], first["kind"], first["dedupe_key"]) == ("acme", "seen", "key 1")
 
@@ -73,12 +78,12 @@ HARMLESS = ["", "a=1", "key 1", "'=1", "1-2", "ada@example.org", " x", "#=1", "{
 
 
 def test_no_cell_of_a_csv_is_a_formula(syncline: CommandLine, tmp_path: Path) -> None:
-    for text in FORMULAS + HARMLESS:
-        syncline.sql(
-            "INSERT INTO syncline.signals (tenant_id, provider_slug, connection_id, kind, payload,"
-            " dedupe_key) VALUES ('acme', 'demo', gen_random_uuid(), $1, to_jsonb($1::text), $1)",
-            text,
-        )
+    syncline.sql(
+        "INSERT INTO syncline.signals (tenant_id, provider_slug, connection_id, kind, payload,"
+        " dedupe_key) SELECT 'acme', 'demo', gen_random_uuid(), text, to_jsonb(text), text"
+        " FROM unnest($1::text[]) AS text",
+        FORMULAS + HARMLESS,
+    )
     path = tmp_path / "signals.csv"
 
     syncline("signals", "export", "--format", "csv", "--output", str(path))
@@ -169,20 +174,26 @@ def test_export_takes_a_stretch_of_time(syncline: CommandLine) -> None:
     assert (refused.exit_code, "'yesterday' is not a time" in refused.stderr) == (2, True)
 
 
-def test_file_gets_its_name_only_when_complete(
-    syncline: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_gets_its_name_only_when_complete(syncline: CommandLine, tmp_path: Path) -> None:
     store(syncline, 1, 3)
     path = tmp_path / "signals.ndjson"
 
-    def fail(*_: Any) -> None:
-        raise OSError("disk full")
+    with largest_file(100):
+        result = syncline("signals", "export", "--output", str(path))
 
-    monkeypatch.setattr(signals, "record", fail)
-    result = syncline("signals", "export", "--output", str(path))
-
-    assert result.exit_code == 1
+    assert (result.exit_code, "File too large" in result.stderr) == (1, True)
     assert list(tmp_path.iterdir()) == []
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond a size, as on a disk that is full."""
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
 
 
 @pytest.mark.process
@@ -206,33 +217,37 @@ async def overlap(url: str) -> None:
     await slow.start()
     await early.execute(INSERT, "acme", 3, 4)
     await late.execute(INSERT, "acme", 5, 6)
-    await asyncio.sleep(1)
+    stored_at = await late.fetchval("SELECT clock_timestamp()")
+    await eventually(lambda: has_looked(late, stored_at))
     await slow.commit()
     await early.close()
     await late.close()
+
+
+async def has_looked(session: Any, since: datetime) -> bool:
+    """Return whether the tail has asked for signals since then, and waits now."""
+    looked = (
+        "SELECT FROM pg_stat_activity WHERE application_name LIKE 'syncline%'"
+        " AND state = 'idle' AND query_start > $1"
+    )
+    return bool(await session.fetch(looked, since))
 
 
 @pytest.mark.process
 def test_tail_begins_with_what_comes(syncline: CommandLine) -> None:
     store(syncline, 1, 2)
     process = syncline.start("signals", "tail", "--tenant", "acme")
-    wait_until_it_looks(syncline)
 
-    store(syncline, 7, 7, tenant="globex")
-    store(syncline, 8, 8)
+    number = 2
+    while not select.select([process.stdout], [], [], 0.05)[0]:
+        number += 1
+        store(syncline, number, number, tenant="globex")
+        store(syncline, number, number)
 
     [line] = read(process, 1)
-    assert "acme demo seen" in line
-    assert '{"n": 8}' in line
-
-
-def wait_until_it_looks(syncline: CommandLine) -> None:
-    query = (
-        "SELECT FROM pg_stat_activity"
-        " WHERE query LIKE '%transaction_id%' AND pid <> pg_backend_pid()"
-    )
-    while not syncline.sql(query):
-        pass
+    shown = re.search(r'acme demo seen  \{"n": (\d+)\}', line)
+    assert shown is not None, line
+    assert int(shown[1]) > 2
 
 
 def read(process: Process, count: int) -> list[str]:
@@ -241,25 +256,30 @@ def read(process: Process, count: int) -> list[str]:
 
 
 async def test_tail_says_that_the_server_changed(
-    database_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    database_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(signals, "BATCH_SIZE", 1)
     session = await asyncpg.connect(database_url)
     await session.execute(INSERT, "acme", 1, 1)
     await session.execute("UPDATE syncline.signals SET server_start = '2020-01-01'")
-    await session.execute(INSERT, "acme", 2, 2)
-    await session.close()
-    interrupts, shown = Interrupts(lambda: None), ""
+    interrupts, shown, told = Interrupts(lambda: None), "", ""
+
+    def has_shown(lines: int) -> bool:
+        nonlocal shown, told
+        captured = capsys.readouterr()
+        shown, told = shown + captured.out, told + captured.err
+        return shown.count("\n") == lines
+
     async with Engine(Settings(database_url=database_url)) as engine:
         tail = asyncio.create_task(
-            signals._follow(engine, SignalFilter(), interrupts, from_start=True, json=True)
+            follow(engine, SignalFilter(), interrupts, from_start=True, json=True)
         )
-        while shown.count("\n") < 2:
-            await asyncio.sleep(0.01)
-            captured = capsys.readouterr()
-            shown += captured.out
+        await eventually(lambda: has_shown(1))
+        assert told == ""
+        await session.execute(INSERT, "acme", 2, 2)
+        await eventually(lambda: has_shown(2))
         interrupts.react()
         await tail
+    await session.close()
 
     assert numbers(shown.splitlines()) == [1, 2]
-    assert "promoted or restored" in captured.err
+    assert "promoted or restored" in told + capsys.readouterr().err

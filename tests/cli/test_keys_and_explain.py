@@ -86,7 +86,7 @@ def test_the_list_shows_the_last_use_and_warns_of_keys_that_end_soon(
     assert "bob" not in shown.stderr
 
 
-def test_wrong_use_of_keys_is_told(syncline: CommandLine) -> None:
+def test_wrong_use_of_keys_is_reported(syncline: CommandLine) -> None:
     unknown = syncline("keys", "revoke", str(uuid4()))
     no_id = syncline("keys", "revoke", "ann")
     no_name = syncline("keys", "create", "")

@@ -172,16 +172,12 @@ def test_watch_remembers_that_something_was_broken(
     assert "invariants were broken: finished_has_time" in errors
 
 
-@pytest.mark.parametrize(
-    ("words", "place", "completed"),
-    [("syncline conn", 1, "connections"), ("syncline jobs re", 2, "retry")],
-)
-def test_shells_can_complete_commands(words: str, place: int, completed: str) -> None:
+def test_shells_can_complete_commands() -> None:
     environment = {
         **os.environ,
         "_SYNCLINE_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(place),
+        "COMP_WORDS": "syncline jobs re",
+        "COMP_CWORD": "2",
     }
 
     result = subprocess.run(
@@ -191,4 +187,4 @@ def test_shells_can_complete_commands(words: str, place: int, completed: str) ->
         text=True,
     )
 
-    assert completed in result.stdout.split()
+    assert "retry" in result.stdout.split()

@@ -32,7 +32,7 @@ SOME_ID = "01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0"
         (f"connections delete {SOME_ID}", "add --yes"),
     ],
 )
-def test_is_told_in_one_line(arguments: str, complaint: str) -> None:
+def test_wrong_use_is_reported_in_one_line(arguments: str, complaint: str) -> None:
     result = CliRunner().invoke(app, arguments.split())
 
     assert result.exit_code == 2

@@ -122,13 +122,13 @@ def tail(
 
         async with session.engine() as engine:
             wanted = SignalFilter(**_fields(tenant, connection, provider, kind))
-            await _follow(engine, wanted, interrupts, from_start=from_start, json=json)
+            await follow(engine, wanted, interrupts, from_start=from_start, json=json)
 
     with session.logs():
         perform(work)
 
 
-async def _follow(
+async def follow(
     engine: "Engine",
     wanted: "SignalFilter",
     interrupts: Interrupts,
@@ -136,6 +136,7 @@ async def _follow(
     from_start: bool,
     json: bool,
 ) -> None:
+    """Print signals as they are stored, until an interrupt."""
     from syncline.model import START
 
     stop = asyncio.Event()
