@@ -1,11 +1,12 @@
 """The login form: a key once, then a cookie that no script and no other site can use."""
 
+from functools import cache
 from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import Depends, FastAPI, Form, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
-from jinja2 import Environment, PackageLoader
+from jinja2 import Environment, PackageLoader, Template
 
 from syncline.api.auth import Authenticator, Needs, Principal, check_csrf
 from syncline.api.problems import Problem
@@ -49,8 +50,7 @@ ActingOperator = Annotated[
 
 def install(app: FastAPI) -> None:
     """Add the login form, and the routes that sign in and out."""
-    environment = Environment(loader=PackageLoader("syncline.api", "assets"), autoescape=True)
-    template = environment.get_template("login.html")
+    template = _template()
     authenticator: Authenticator = app.state.authenticator
 
     @app.get("/login", include_in_schema=False)
@@ -86,6 +86,13 @@ def install(app: FastAPI) -> None:
     async def redirect_to_form(request: Request, _error: Exception) -> Response:
         target = request.url.path
         return RedirectResponse(f"/login?next={quote(target)}", status_code=303)
+
+
+@cache
+def _template() -> Template:
+    """Return the form's template, which is compiled once in a process."""
+    environment = Environment(loader=PackageLoader("syncline.api", "assets"), autoescape=True)
+    return environment.get_template("login.html")
 
 
 def _local(target: str) -> str:

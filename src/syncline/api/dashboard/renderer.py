@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Annotated, Any, Generic, TypeVar
@@ -73,18 +74,7 @@ class Dashboard:
         self.freshness: Cached[Freshness] = Cached(engine.stats.freshness, FRESHNESS_CACHED_SECONDS)
         self.providers: Cached[Providers] = Cached(engine.stats.providers, PROVIDERS_CACHED_SECONDS)
         self.tenants: Cached[list[str]] = Cached(engine.stats.tenants, TENANTS_CACHED_SECONDS)
-        self._environment = Environment(
-            loader=PackageLoader("syncline.api.dashboard", "templates"),
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            undefined=StrictUndefined,
-        )
-        for module in (text, formats, charts):
-            for name in vars(module):
-                if not name.startswith("_") and callable(vars(module)[name]):
-                    self._environment.globals[name] = vars(module)[name]
-        self._environment.globals |= {"navigation": NAVIGATION, "version": version("syncline")}
+        self._environment = _environment()
 
     async def known_providers(self) -> list[str]:
         """Return the providers to filter by."""
@@ -113,6 +103,24 @@ class Dashboard:
             detail=text.shortened(text.one_line(problem.detail), 500),
             viewer=None,
         )
+
+
+@cache
+def _environment() -> Environment:
+    """Return the templates, which are compiled once in a process."""
+    environment = Environment(
+        loader=PackageLoader("syncline.api.dashboard", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    for module in (text, formats, charts):
+        for name in vars(module):
+            if not name.startswith("_") and callable(vars(module)[name]):
+                environment.globals[name] = vars(module)[name]
+    environment.globals |= {"navigation": NAVIGATION, "version": version("syncline")}
+    return environment
 
 
 class PageRoute(ScopedRoute):
