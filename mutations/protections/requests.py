@@ -57,7 +57,7 @@ REQUESTS = (
         "the second of two editors overwrites the first",
         "services/edits.py",
         (("    if present != expected:\n", "    if False:\n"),),
-        "tests/api/test_connections.py::test_of_two_editors_the_second_is_told",
+        "tests/api/test_connections.py::test_the_second_of_two_editors_is_refused",
     ),
     Mutation(
         "the size of a body",
@@ -77,15 +77,15 @@ REQUESTS = (
         "the time for a body",
         "a client that sends nothing keeps a request open forever",
         "api/middleware.py",
-        (("asyncio.timeout(BODY_WITHIN_SECONDS)", "asyncio.timeout(None)"),),
+        (("asyncio.timeout(self._timeouts.body_seconds)", "asyncio.timeout(None)"),),
         "tests/api/test_middleware.py::test_a_body_that_never_ends",
     ),
     Mutation(
         "the time for an answer",
         "a request may take any time",
         "api/middleware.py",
-        (("asyncio.timeout(ANSWER_WITHIN_SECONDS)", "asyncio.timeout(None)"),),
-        "tests/api/test_middleware.py::test_an_answer_that_does_not_come",
+        (("asyncio.timeout(self._timeouts.answer_seconds)", "asyncio.timeout(None)"),),
+        "tests/api/test_middleware.py::test_an_answer_that_takes_too_long",
     ),
     Mutation(
         "the host names of this server",

@@ -131,7 +131,7 @@ TENANTS = (
                 "AND revoked_at IS NULL AND $2::timestamptz IS NOT NULL",
             ),
         ),
-        "tests/api/test_access.py::test_a_key_ends_when_its_time_is_over",
+        "tests/api/test_access.py::test_a_key_expires_on_time",
     ),
     Mutation(
         "the revocation of a key",
@@ -152,7 +152,7 @@ TENANTS = (
         "two simultaneous requests can both add the last one",
         "store/data/tenants.py",
         (("    await tx.execute(LOCK_USAGE, tenant_id)\n", ""),),
-        "tests/api/test_tenant_limits.py::test_two_that_ask_at_once_cannot_both_be_the_last",
+        "tests/api/test_tenant_limits.py::test_two_requests_at_once_cannot_both_take_the_last_place",
     ),
     Mutation(
         "the limit on connections of a tenant",
@@ -214,7 +214,7 @@ TENANTS = (
         "a key for it sees all tenants' rows",
         "services/access.py",
         (("            if tenant_id == EVERY_TENANT:\n", "            if False:\n"),),
-        "tests/api/test_keys.py::test_no_tenant_is_named_like_all_of_them",
+        "tests/api/test_keys.py::test_no_tenant_may_have_the_name_that_means_all",
     ),
     Mutation(
         "refusing a role that would see nothing",

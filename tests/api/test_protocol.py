@@ -1,4 +1,4 @@
-"""What the server bears from a client, byte by byte on real sockets."""
+"""What the server accepts from a client, byte by byte, on real sockets."""
 
 import asyncio
 import time
@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager, closing
 
 import pytest
 
+from support.fakes import eventually
 from support.world import World
-from syncline.api import protocol
 from syncline.api.server import Listener, serving
+from syncline.api.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 LINE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+IMPATIENT = Timeouts(head_seconds=0.1, read_seconds=0.1)
 
 
 class Server:
@@ -55,10 +57,10 @@ async def is_closed_within(reader: asyncio.StreamReader, seconds: float) -> bool
 
 
 @asynccontextmanager
-async def running(world: World) -> AsyncIterator[Server]:
+async def running(world: World, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> AsyncIterator[Server]:
     api = world.settings.api.model_copy(update={"port": 0})
     with closing(Listener(api)) as listener:
-        async with serving(world.engine, listener, page=True):
+        async with serving(world.engine, listener, page=True, timeouts=timeouts):
             with closing(Server(listener)) as server:
                 yield server
 
@@ -69,18 +71,26 @@ async def server(world: World) -> AsyncIterator[Server]:
         yield server
 
 
-@pytest.mark.parametrize("size", [16_385, 64_000, 200_000])
-async def test_header_bytes_are_counted_when_they_come_at_once(server: Server, size: int) -> None:
-    padding = b"x" * (size - len(LINE) - len(b"X-A: \r\n\r\n"))
+@pytest.fixture
+async def impatient(world: World) -> AsyncIterator[Server]:
+    """A server that waits only briefly for its clients."""
+    async with running(world, IMPATIENT) as server:
+        yield server
 
-    assert await server.status(LINE + b"X-A: " + padding + b"\r\n\r\n") == 400
+
+async def test_header_bytes_are_counted_when_they_come_at_once(server: Server) -> None:
+    for size in (16_385, 200_000):
+        padding = b"x" * (size - len(LINE) - len(b"X-A: \r\n\r\n"))
+
+        assert await server.status(LINE + b"X-A: " + padding + b"\r\n\r\n") == 400
 
 
 async def test_header_bytes_are_counted_when_they_come_slowly(server: Server) -> None:
     reader, writer = await server.connect(LINE + b"X-A: ")
     for _ in range(17):
         writer.write(b"x" * 1000)
-        await asyncio.sleep(0.001)
+        await writer.drain()
+        await asyncio.sleep(0)  # the server shares the loop, and reads this piece before the next
 
     assert await status_of(reader) == 400
 
@@ -109,7 +119,7 @@ async def test_a_second_request_in_the_same_segment_is_counted_too(server: Serve
     assert b"application/problem+json" in rest
 
 
-async def test_what_is_no_http_is_refused_by_a_problem_document(server: Server) -> None:
+async def test_what_is_not_http_gets_a_problem_document(server: Server) -> None:
     reader, _ = await server.connect(b"\x16\x03\x01 hello\r\n\r\n")
 
     answer = await reader.read()
@@ -118,31 +128,26 @@ async def test_what_is_no_http_is_refused_by_a_problem_document(server: Server) 
     assert b"application/problem+json" in answer
 
 
-async def test_headers_that_trickle_end_the_connection(
-    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "HEAD_WITHIN_SECONDS", 0.3)
-    fresh, _ = await server.connect()
-    slow, writer = await server.connect(b"GET /hea")
+async def test_headers_that_trickle_end_the_connection(world: World, impatient: Server) -> None:
+    fresh, _ = await impatient.connect()
+    slow, writer = await impatient.connect(b"GET /hea")
 
     async def trickle() -> None:
         while not writer.is_closing():
             writer.write(b"l")
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # a slow client
 
     trickling = asyncio.create_task(trickle())
     assert await is_closed_within(slow, 3)
     assert await is_closed_within(fresh, 3)
     trickling.cancel()
-    exposition = world.engine.telemetry.exposition().decode()
-    assert 'sync_api_refused_total{reason="slow"} 2.0' in exposition
+    assert refusals(world, "slow") == 2
 
 
 async def test_the_second_request_of_a_connection_may_not_trickle_either(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    impatient: Server,
 ) -> None:
-    monkeypatch.setattr(protocol, "HEAD_WITHIN_SECONDS", 0.3)
-    reader, writer = await server.connect(LINE + b"\r\n")
+    reader, writer = await impatient.connect(LINE + b"\r\n")
     assert await status_of(reader) == 200
 
     writer.write(b"GET ")
@@ -151,12 +156,11 @@ async def test_the_second_request_of_a_connection_may_not_trickle_either(
 
 
 async def test_a_refused_body_that_goes_on_ends_the_connection(
-    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+    world: World, impatient: Server
 ) -> None:
-    monkeypatch.setattr(protocol, "HEAD_WITHIN_SECONDS", 0.3)
     await world.engine.access.create_key("ann")
     head = b"POST /v1/connections HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 900000\r\n\r\n"
-    reader, writer = await server.connect(head)
+    reader, writer = await impatient.connect(head)
     began = time.monotonic()
     assert await status_of(reader) == 401
     assert time.monotonic() - began < 1
@@ -164,7 +168,7 @@ async def test_a_refused_body_that_goes_on_ends_the_connection(
     async def go_on() -> None:
         while not writer.is_closing():
             writer.write(b" ")
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # a slow client
 
     going_on = asyncio.create_task(go_on())
     assert await is_closed_within(reader, 3)
@@ -175,17 +179,14 @@ async def test_a_refused_body_that_goes_on_ends_the_connection(
 async def test_an_address_holds_only_so_many_connections(world: World) -> None:
     async with running(world) as server:
         held = [await server.connect() for _ in range(3)]
-        await asyncio.sleep(0.05)
         refused, _ = await server.connect(LINE + b"\r\n")
         assert await is_closed_within(refused, 3)
+        assert refusals(world, "clients") == 1
 
         held[0][1].close()
-        await asyncio.sleep(0.05)
+        await held[0][1].wait_closed()
 
-        assert await server.status(LINE + b"\r\n") == 200
-    assert 'sync_api_refused_total{reason="clients"} 1.0' in (
-        world.engine.telemetry.exposition().decode()
-    )
+        await eventually(lambda: is_served(server))
 
 
 @pytest.mark.engine(api={"max_clients": 2})
@@ -193,63 +194,64 @@ async def test_the_server_holds_only_so_many_connections(world: World) -> None:
     async with running(world) as server:
         for _ in range(2):
             await server.connect()
-        await asyncio.sleep(0.05)
         refused, _ = await server.connect()
         assert await is_closed_within(refused, 3)
+    assert refusals(world, "clients") == 1
 
 
-async def test_a_client_that_reads_nothing_is_cut_off(
-    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "READ_WITHIN_SECONDS", 0.3)
+def refusals(world: World, reason: str) -> float | None:
+    return world.metric("sync_api_refused_total", reason=reason)
+
+
+async def is_served(server: Server) -> bool:
+    try:
+        return await server.status(LINE + b"\r\n") == 200
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return False
+
+
+async def test_a_client_that_reads_nothing_is_cut_off(world: World, impatient: Server) -> None:
     _, secret = await world.engine.access.create_key("ann")
     key = f"Authorization: Bearer {secret}\r\n".encode()
     listing = b"GET /docs HTTP/1.1\r\nHost: 127.0.0.1\r\n" + key + b"\r\n"
-    reader, writer = await server.connect()
+    _, writer = await impatient.connect()
     writer.transport.pause_reading()  # type: ignore[attr-defined]
 
     async def ask() -> None:
         while not writer.is_closing():
             writer.write(listing)
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # or the requests would not be parsed while they come
 
     asking = asyncio.create_task(ask())
     async with asyncio.timeout(20):
-        while 'reason="slow"' not in world.engine.telemetry.exposition().decode():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        await eventually(lambda: refusals(world, "slow") == 1)
     asking.cancel()
-    assert reader is not None
 
 
-async def test_a_stream_of_events_outlives_the_time_for_headers(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "HEAD_WITHIN_SECONDS", 0.2)
-    monkeypatch.setattr("syncline.api.dashboard.events.EVERY_SECONDS", 0.1)
-    reader, _ = await server.connect(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-    assert await status_of(reader) == 200
+async def test_a_stream_of_events_outlives_the_time_for_headers(world: World) -> None:
+    async with running(world, IMPATIENT) as server:
+        stream, _ = await server.connect(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert await status_of(stream) == 200
+        younger, _ = await server.connect()
+        assert await is_closed_within(younger, 3)
 
-    began, received = time.monotonic(), b""
-    async with asyncio.timeout(10):
-        while received.count(b"event: tick") < 10:
-            received += await reader.read(1000)
-
-    assert time.monotonic() - began > 0.5
+        assert refusals(world, "slow") == 1  # the younger one alone
+        assert b"event: tick" in await stream.read(1000)
 
 
 FORWARDED = b"GET /v1/stats HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: "
 
 
 @pytest.mark.parametrize(("trusted", "last"), [(["127.0.0.1"], 401), ([], 429)])
-async def test_only_a_trusted_proxy_says_whose_a_request_is(
+async def test_only_a_trusted_proxy_may_name_the_sender(
     world: World, trusted: list[str], last: int
 ) -> None:
     await world.engine.access.create_key("ann")
     limits = {"address_requests_per_second": 0.001, "address_burst": 2}
-    api = world.settings.api.model_copy(update={"trusted_proxies": trusted, **limits})
-    settings = world.engine.settings.model_copy(update={"api": api})
-    world.engine.settings = settings
-    async with running(world) as server:
+    async with (
+        world.another_engine(api={"trusted_proxies": trusted, **limits}) as behind_proxy,
+        running(behind_proxy) as server,
+    ):
         statuses = [
             await server.status(FORWARDED + f"1.2.3.{number}, 203.0.113.{number}\r\n\r\n".encode())
             for number in range(3)

@@ -13,6 +13,7 @@ from syncline.api.dashboard import setup
 from syncline.api.limits import RequestLimits
 from syncline.api.middleware import RequestMiddleware
 from syncline.api.routes import connections, credentials, jobs, keys, signals, stats
+from syncline.api.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from syncline.app import Engine
 from syncline.settings.checks import is_loopback
 from syncline.text import one_line, shortened
@@ -37,7 +38,9 @@ class FiniteJson(JSONResponse):
             return super().render(_finite(content))
 
 
-def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
+def create_app(
+    engine: Engine, *, page: bool = True, timeouts: Timeouts = DEFAULT_TIMEOUTS
+) -> FastAPI:
     """Return the application of one engine, with or without the dashboard."""
     api = engine.settings.api
     is_public = not is_loopback(api.host)
@@ -51,10 +54,11 @@ def create_app(engine: Engine, *, page: bool = True) -> FastAPI:
         default_response_class=FiniteJson,
     )
     app.state.engine = engine
+    app.state.timeouts = timeouts
     authenticator = app.state.authenticator = Authenticator(engine, is_public=is_public)
     # Where a key is required, a request through a foreign name reads nothing anyway.
     hosts = None if is_public else {*LOOPBACK_NAMES, api.host, *api.hosts}
-    limits = RequestLimits(engine.settings, engine.telemetry.api)
+    limits = RequestLimits(engine.settings, engine.telemetry.api, timeouts)
     app.add_middleware(
         RequestMiddleware,
         authenticator=authenticator,

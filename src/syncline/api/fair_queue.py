@@ -24,11 +24,16 @@ class FairQueue:
     """
 
     def __init__(
-        self, at_once: int, waiting: int, read_clock: Callable[[], float] = monotonic
+        self,
+        at_once: int,
+        waiting: int,
+        read_clock: Callable[[], float] = monotonic,
+        brief_seconds: float = BRIEF_SECONDS,
     ) -> None:
         self._at_once = at_once
         self._most_waiting = waiting
         self._read_clock = read_clock
+        self._brief_seconds = brief_seconds
         self._lines: dict[str, _Line] = {}
         self._last_caller, self._last_at, self._other_at = "", -1e9, -1e9
 
@@ -80,7 +85,7 @@ class FairQueue:
         line.brief += 1
         turn = _Turn()
         loop = asyncio.get_running_loop()
-        turn.timer = loop.call_later(BRIEF_SECONDS, self._takes_long, line, turn)
+        turn.timer = loop.call_later(self._brief_seconds, self._takes_long, line, turn)
         return turn
 
     def _takes_long(self, line: "_Line", turn: "_Turn") -> None:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 from syncline.api.fair_queue import FairQueue, QueueFull
 from syncline.api.problems import Problem
+from syncline.api.timeouts import Timeouts
 from syncline.clock import monotonic
 from syncline.policy.rate_limit import Bucket, Rate, take
 from syncline.settings import Settings
@@ -49,8 +50,9 @@ class RateLimiter:
 class RequestLimits:
     """The limits that the middleware applies to every request."""
 
-    def __init__(self, settings: Settings, telemetry: ApiTelemetry) -> None:
+    def __init__(self, settings: Settings, telemetry: ApiTelemetry, timeouts: Timeouts) -> None:
         api = settings.api
+        self.timeouts = timeouts
         self._telemetry = telemetry
         self._keys = RateLimiter(Rate(api.requests_per_second, api.burst))
         self._addresses = RateLimiter(Rate(api.address_requests_per_second, api.address_burst))

@@ -27,7 +27,6 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 LARGEST_BODY, LARGEST_BULK, LARGEST_LOGIN = 1_000_000, 16_000_000, 8_000
 LONGEST_TARGET = 8_000
 JSON_BOUNDS = JsonBounds(nodes=500_000)  # a full bulk request has a third of that
-IDENTIFY_WITHIN_SECONDS, BODY_WITHIN_SECONDS, ANSWER_WITHIN_SECONDS = 5, 10, 30
 API_PREFIX, METRICS_PATH, BULK_PATH = "/v1/", "/metrics", "/v1/connections/bulk"
 LIVENESS_PATH = "/healthz"
 # They stay open while nothing happens, so they take no turn from ordinary requests.
@@ -61,6 +60,7 @@ class RequestMiddleware:
         self._app = app
         self._authenticator = authenticator
         self._limits = limits
+        self._timeouts = limits.timeouts
         self._hosts = hosts
         self._open_paths = open_paths
 
@@ -73,7 +73,7 @@ class RequestMiddleware:
             self._check_target(scope)
             caller = await self._identify(Request(scope))
             body = await self._read_body(scope, receive)
-            async with asyncio.timeout(ANSWER_WITHIN_SECONDS) as deadline:
+            async with asyncio.timeout(self._timeouts.answer_seconds) as deadline:
                 answer.on_start = lambda: deadline.reschedule(None)  # a stream has no end
                 async with self._turn(scope["path"], caller):
                     await self._app(scope, _replaying(body, receive), answer)
@@ -134,7 +134,7 @@ class RequestMiddleware:
     async def _authenticate(self, request: Request, address: str) -> Principal:
         """Authenticate in a turn of the caller, or of the address while the caller is unknown."""
         caller = self._authenticator.recognise(request) or address
-        async with asyncio.timeout(IDENTIFY_WITHIN_SECONDS), self._limits.turn(caller):
+        async with asyncio.timeout(self._timeouts.identify_seconds), self._limits.turn(caller):
             return await self._authenticator.identify(request)
 
     def _turn(self, path: str, caller: str) -> AbstractAsyncContextManager[None]:
@@ -148,7 +148,7 @@ class RequestMiddleware:
         headers, path = Headers(scope=scope), scope["path"]
         limit = self._largest_body(path)
         try:
-            async with asyncio.timeout(BODY_WITHIN_SECONDS):
+            async with asyncio.timeout(self._timeouts.body_seconds):
                 body = await _receive_all(receive, limit, headers.get("content-length", ""))
         except TimeoutError:
             raise Problem(408, "slow-body", "the body took too long to arrive") from None

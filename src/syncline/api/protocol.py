@@ -9,15 +9,13 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from syncline.api.problems import Problem
+from syncline.api.timeouts import Timeouts
 from syncline.policy.rate_limit import network_of
 from syncline.settings import ApiSettings
 from syncline.telemetry.api import ApiTelemetry, Refusal
 
 LARGEST_HEAD = 16_384
 MOST_HEADERS = 100
-HEAD_WITHIN_SECONDS = 10.0
-READ_WITHIN_SECONDS = 30.0  # a client that reads nothing of its answer for so long is cut off
-IDLE_SECONDS = 5
 END_OF_HEAD = re.compile(rb"\n\r?\n")
 
 
@@ -81,7 +79,8 @@ class BoundedConnection(h11.Connection):
 class BoundedProtocol(H11Protocol):
     """One client: counted, and cut off if it sends its headers or reads its answer too slowly."""
 
-    clients: Clients  # set in a subclass per server, because uvicorn creates the instances
+    clients: Clients  # both set in a subclass per server, because uvicorn creates the instances
+    timeouts: Timeouts
     conn: BoundedConnection
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -123,7 +122,7 @@ class BoundedProtocol(H11Protocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._read_timer is None:
-            self._read_timer = self.loop.call_later(READ_WITHIN_SECONDS, self._cut_off)
+            self._read_timer = self.loop.call_later(self.timeouts.read_seconds, self._cut_off)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -152,17 +151,19 @@ class BoundedProtocol(H11Protocol):
         if is_answering or self.transport.is_closing():
             self._head_timer = _cancel(self._head_timer)
         elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_WITHIN_SECONDS, self._cut_off)
+            self._head_timer = self.loop.call_later(self.timeouts.head_seconds, self._cut_off)
 
     def _cut_off(self) -> None:
         self.clients.refused(Refusal.SLOW)
         self.transport.abort()
 
 
-def bounded_protocol(settings: ApiSettings, telemetry: ApiTelemetry) -> type[BoundedProtocol]:
+def bounded_protocol(
+    settings: ApiSettings, telemetry: ApiTelemetry, timeouts: Timeouts
+) -> type[BoundedProtocol]:
     """Return the protocol class of one server, whose clients are counted together."""
-    clients = Clients(settings, telemetry)
-    return type("BoundedProtocol", (BoundedProtocol,), {"clients": clients})
+    own = {"clients": Clients(settings, telemetry), "timeouts": timeouts}
+    return type("BoundedProtocol", (BoundedProtocol,), own)
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

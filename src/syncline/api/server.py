@@ -9,13 +9,12 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 import uvicorn
 
 from syncline.api.app import create_app
-from syncline.api.protocol import IDLE_SECONDS, bounded_protocol
+from syncline.api.protocol import bounded_protocol
+from syncline.api.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from syncline.app import Engine
 from syncline.errors import SettingsError
 from syncline.settings import ApiSettings
 from syncline.settings.checks import is_loopback
-
-SHUTDOWN_SECONDS = 3  # how long requests in progress may take at a stop
 
 
 class Listener:
@@ -41,13 +40,15 @@ class Listener:
 
 
 @asynccontextmanager
-async def serving(engine: Engine, listener: Listener, *, page: bool) -> AsyncIterator[None]:
+async def serving(
+    engine: Engine, listener: Listener, *, page: bool, timeouts: Timeouts = DEFAULT_TIMEOUTS
+) -> AsyncIterator[None]:
     """Serve requests inside the block; requests in progress at its end are answered."""
     await _require_key_in_public(engine)
-    app, api = create_app(engine, page=page), engine.settings.api
+    app, api = create_app(engine, page=page, timeouts=timeouts), engine.settings.api
     config = uvicorn.Config(
         app,
-        http=bounded_protocol(api, engine.telemetry.api),
+        http=bounded_protocol(api, engine.telemetry.api, timeouts),
         ws="none",
         access_log=False,
         log_config=None,
@@ -56,8 +57,8 @@ async def serving(engine: Engine, listener: Listener, *, page: bool) -> AsyncIte
         server_header=False,
         proxy_headers=bool(api.trusted_proxies),
         forwarded_allow_ips=api.trusted_proxies,
-        timeout_keep_alive=IDLE_SECONDS,
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        timeout_keep_alive=timeouts.idle_seconds,
+        timeout_graceful_shutdown=timeouts.shutdown_seconds,
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener.socket]), name="syncline http")

@@ -23,7 +23,6 @@ router = APIRouter(prefix="/v1/signals", tags=["signals"], route_class=ScopedRou
 NDJSON = "application/x-ndjson"
 ROWS_A_CHUNK = 500
 POLL_SECONDS = 0.5
-SEARCH_SECONDS = 2  # a rare filter may skip many signals: search at least so long
 POSITION_EVERY_SECONDS = 10
 SIGNAL = TypeAdapter(StoredSignal)
 # The server start in microseconds, the transaction, the signal. Version 0.1 wrote no start.
@@ -75,13 +74,14 @@ async def follow_signals(
     """Return the signals after a position, each exactly once."""
     engine, wanted = engine_of(request), SignalFilter(**_fields(principal, query))
     position = await _position(engine, query.position)
+    search_seconds = request.app.state.timeouts.search_seconds
     began, server_changed = monotonic(), False
     while True:
         found = await engine.signals.follow(wanted, position=position, limit=query.limit)
         position = found.position
         server_changed |= found.server_changed
         # Skipped signals are not read again: when the time is up, the position says how far it got.
-        patience = query.wait if found.is_caught_up else max(query.wait, SEARCH_SECONDS)
+        patience = query.wait if found.is_caught_up else max(query.wait, search_seconds)
         if found.signals or engine.is_draining or monotonic() - began >= patience:
             return FollowedOut(
                 items=[_shown(signal) for signal in found.signals],
