@@ -1,12 +1,12 @@
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
 
 from support.http import client_of
 from support.world import World
-
-MakeClient = Callable[[str | None], Awaitable[httpx2.AsyncClient]]
+from syncline import Engine, Settings
+from syncline.testing.database import TemporaryServer
 
 
 @pytest.fixture
@@ -28,4 +28,13 @@ async def acme(world: World) -> AsyncIterator[httpx2.AsyncClient]:
     """The holder of a key that sees the tenant "acme" alone."""
     _, secret = await world.engine.access.create_key("acme's own", tenant_id="acme")
     async with client_of(world.engine, secret) as client:
+        yield client
+
+
+@pytest.fixture
+async def client_of_lost_database(server: TemporaryServer) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of an engine whose database was there when it was opened, and then no more."""
+    url = server.create_database()
+    async with Engine(Settings(database_url=url)) as engine, client_of(engine) as client:
+        server.drop_database(url)
         yield client

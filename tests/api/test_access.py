@@ -7,10 +7,13 @@ import asyncpg
 import httpx2
 import pytest
 
+from support.fakes import IllEngine
 from support.http import client_of
 from support.world import World
+from syncline import Settings
 from syncline.api.auth import COOKIE, Principal
 from syncline.redaction import mask_secrets
+from syncline.settings import ApiSettings
 
 Client = httpx2.AsyncClient
 OPEN = ("/healthz", "/readyz", "/docs", "/openapi.json", "/login")
@@ -58,7 +61,7 @@ async def test_a_revoked_key_is_refused_at_once(world: World, local: Client) -> 
         assert (await client.get("/v1/stats")).status_code == 401
 
 
-async def test_a_key_ends_when_its_time_is_over(world: World) -> None:
+async def test_a_key_expires_on_time(world: World) -> None:
     _, secret = await world.engine.access.create_key("ann", expires_in=timedelta(hours=1))
     async with client_of(world.engine, secret) as client:
         world.clock.advance(seconds=3599)
@@ -98,10 +101,10 @@ def test_a_key_in_a_text_is_masked() -> None:
         assert masked == f"refused {kind}_{'a' * 12}_*** today"
 
 
-@pytest.mark.parametrize("expires_in", [timedelta(), timedelta(days=4000), timedelta(seconds=-1)])
-async def test_a_life_out_of_bounds_is_refused(world: World, expires_in: timedelta) -> None:
-    with pytest.raises(ValueError, match="expires_in"):
-        await world.engine.access.create_key("ann", expires_in=expires_in)
+async def test_a_lifetime_out_of_bounds_is_refused(world: World) -> None:
+    for expires_in in (timedelta(), timedelta(days=4000), timedelta(seconds=-1)):
+        with pytest.raises(ValueError, match="expires_in"):
+            await world.engine.access.create_key("ann", expires_in=expires_in)
 
 
 async def test_a_tenants_key_sees_no_metrics_and_no_workers(acme: Client) -> None:
@@ -116,25 +119,24 @@ async def test_requests_through_a_proxy_need_a_key(local: Client) -> None:
         assert refused.status_code == 403, header
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 404),
-        ({"Origin": "http://127.0.0.1:8080"}, 404),
-        ({"Origin": "http://evil.example"}, 403),
-        ({"Origin": "http://127.0.0.1:9090"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Sec-Fetch-Site": "cross-site"}, 403),
-        ({"Sec-Fetch-Site": "same-origin"}, 404),
-    ],
-    ids=str,
-)
-async def test_no_other_site_changes_anything(
-    local: Client, headers: dict[str, str], status: int
-) -> None:
+async def test_no_other_site_changes_anything(local: Client) -> None:
     address = "/v1/jobs/00000000-0000-0000-0000-000000000001/cancel"
 
-    assert (await local.post(address, headers=headers)).status_code == status
+    own: list[dict[str, str]] = [
+        {},
+        {"Origin": "http://127.0.0.1:8080"},
+        {"Sec-Fetch-Site": "same-origin"},
+    ]
+    foreign = [
+        {"Origin": "http://evil.example"},
+        {"Origin": "http://127.0.0.1:9090"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ]
+    for headers in own:
+        assert (await local.post(address, headers=headers)).status_code == 404, headers
+    for headers in foreign:
+        assert (await local.post(address, headers=headers)).status_code == 403, headers
 
 
 async def sign_in(client: Client, secret: str) -> httpx2.Response:
@@ -195,15 +197,13 @@ async def test_a_session_ends_with_its_key_and_with_time(world: World) -> None:
         assert (await second.get("/v1/stats")).status_code == 401
 
 
-@pytest.mark.parametrize(
-    "target", ["//evil.example", "https://evil.example", "/\\evil.example", "evil", "/a\nb"]
-)
-async def test_signing_in_leads_nowhere_else(world: World, target: str) -> None:
+async def test_signing_in_leads_nowhere_else(world: World) -> None:
     _, secret = await world.engine.access.create_key("ann")
     async with client_of(world.engine) as browser:
-        answer = await browser.post("/login", data={"key": secret, "next": target})
+        for target in ("//evil.example", "https://evil.example", "/\\evil.example", "/a\nb"):
+            answer = await browser.post("/login", data={"key": secret, "next": target})
 
-    assert answer.headers["location"] == "/"
+            assert answer.headers["location"] == "/", target
 
 
 async def test_while_it_drains_it_is_not_ready(world: World, local: Client) -> None:
@@ -214,19 +214,16 @@ async def test_while_it_drains_it_is_not_ready(world: World, local: Client) -> N
     assert (answer.status_code, answer.json()) == (503, {"status": "draining"})
 
 
-@pytest.mark.engine(api={"host": "0.0.0.0"})
-async def test_strangers_are_not_told_what_is_ill(
-    world: World, local: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def health() -> dict[str, str]:
-        return {"database": "password authentication failed for user bob"}
+async def test_strangers_do_not_see_why_it_is_not_ready(database_url: str) -> None:
+    settings = Settings(database_url=database_url, api=ApiSettings(host="0.0.0.0"))
+    illness = "password authentication failed for user bob"
+    async with IllEngine(settings, illness) as engine, client_of(engine) as stranger:
+        answer = await stranger.get("/readyz")
 
-    monkeypatch.setattr(world.engine, "health", health)
-
-    assert (await local.get("/readyz")).json() == {"status": "not ready", "ill": ["database"]}
+    assert answer.json() == {"status": "not ready", "ill": ["database"]}
 
 
-async def test_a_digest_that_is_no_digest_cannot_be_stored(world: World) -> None:
+async def test_a_malformed_digest_cannot_be_stored(world: World) -> None:
     with pytest.raises(asyncpg.CheckViolationError):
         await world.sql(
             "INSERT INTO {schema}.api_keys (id, name, prefix, digest, created_at)"

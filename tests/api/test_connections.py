@@ -105,7 +105,7 @@ async def test_interval_config_and_cursor_are_changed_together(local: Client) ->
     assert (await local.patch(address, json={})).status_code == 422
 
 
-async def test_of_two_editors_the_second_is_told(local: Client) -> None:
+async def test_the_second_of_two_editors_is_refused(local: Client) -> None:
     id_ = (await create(local))["id"]
     address = f"/v1/connections/{id_}"
     seen = {"If-Match": (await local.get(address)).headers["etag"]}
@@ -183,7 +183,7 @@ async def test_a_repeated_request_has_its_effect_once(local: Client, path: str) 
     assert len((await local.get("/v1/connections")).json()["items"]) == 1
 
 
-async def test_at_the_same_instant_too(local: Client) -> None:
+async def test_repeats_at_the_same_instant_have_one_effect(local: Client) -> None:
     headers = {"Idempotency-Key": "once"}
 
     answers = await asyncio.gather(
@@ -236,37 +236,30 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "field"), BAD, ids=lambda value: str(value)[:40])
-async def test_a_bad_field_is_named_with_its_rule(
-    local: Client, changes: dict[str, Any], field: str
-) -> None:
-    answer = await local.post("/v1/connections", json={**NEW, **changes})
+async def test_a_bad_field_is_named_with_its_rule(local: Client) -> None:
+    for changes, field in BAD:
+        answer = await local.post("/v1/connections", json={**NEW, **changes})
 
-    problem = answer.json()
-    assert answer.status_code == 422
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert problem["errors"][0]["field"] == field
-    assert problem["errors"][0]["rule"]
-    assert (problem["title"], problem["status"]) == ("Unprocessable Content", 422) or problem[
-        "title"
-    ] == "Unprocessable Entity"
+        problem = answer.json()
+        assert (answer.status_code, problem["status"]) == (422, 422), changes
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert problem["errors"][0]["field"] == field
+        assert problem["errors"][0]["rule"], field
+        # The name that Python has for the status depends on its version.
+        assert problem["title"] in ("Unprocessable Content", "Unprocessable Entity")
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
+async def test_a_bad_query_is_refused(local: Client) -> None:
+    for query in (
         *("limit=0", "limit=501", "limit=x", "order=name", "status=asleep", "page=nonsense"),
-        *("tenant=", "prefix=%00", "provider=%ED%A0%80", "nonsense=1", "page=" + "x" * 5000),
-    ],
-)
-async def test_a_bad_query_is_refused(local: Client, query: str) -> None:
-    answer = await local.get(f"/v1/connections?{query}")
+        *("tenant=", "prefix=%00", "nonsense=1", "page=" + "x" * 5000),
+    ):
+        answer = await local.get(f"/v1/connections?{query}")
 
-    if query == "provider=%ED%A0%80":  # no UTF-8: read as characters that stand for nothing
-        assert answer.status_code == 200
-    else:
-        assert answer.status_code == 422
+        assert answer.status_code == 422, query
         assert answer.json()["errors"][0]["field"] == query.partition("=")[0]
+    # What is no UTF-8 is read as characters that stand for nothing.
+    assert (await local.get("/v1/connections?provider=%ED%A0%80")).status_code == 200
 
 
 async def test_unknown_ids_and_bad_ones(local: Client) -> None:
@@ -288,14 +281,13 @@ async def test_what_people_stored_by_hand_is_shown(world: World, local: Client) 
     assert (await local.get(f"/v1/connections/{odd.id}/explanation")).status_code == 200
 
 
-@pytest.mark.parametrize("reason", ["a\0b", "\ud800"])
-async def test_a_reason_that_no_database_can_keep_is_refused(local: Client, reason: str) -> None:
+async def test_a_reason_that_no_database_can_keep_is_refused(local: Client) -> None:
     id_ = (await create(local))["id"]
 
-    refused = await local.post(
-        f"/v1/connections/{id_}/pause",
-        content=json.dumps({"reason": reason}),
-        headers={"content-type": "application/json"},
-    )
-
-    assert refused.status_code == 422
+    for reason in ("a\0b", "\ud800"):
+        refused = await local.post(
+            f"/v1/connections/{id_}/pause",
+            content=json.dumps({"reason": reason}),
+            headers={"content-type": "application/json"},
+        )
+        assert refused.status_code == 422

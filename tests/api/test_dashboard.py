@@ -2,19 +2,16 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from html import unescape
 from uuid import UUID, uuid4
 
 import httpx2
-import pytest
 
 from support.http import client_of
 from support.world import World
-from syncline import Connection, Engine, Settings
+from syncline import Connection
 from syncline.api.dashboard.events import Streams
-from syncline.testing.database import TemporaryServer
 
 Client = httpx2.AsyncClient
 PAGES = ("/", "/connections", "/jobs", "/signals", "/providers", "/workers")
@@ -41,16 +38,30 @@ async def add_signal(world: World, connection: Connection, kind: str, payload: o
     )
 
 
-@pytest.mark.parametrize("path", PAGES)
-async def test_an_empty_house_has_every_page(local: Client, path: str) -> None:
-    page = await local.get(path)
+async def test_an_empty_database_has_every_page(local: Client) -> None:
+    for path in PAGES:
+        page = await local.get(path)
 
-    assert page.status_code == 200
-    assert page.headers["content-type"] == "text/html; charset=utf-8"
-    assert f'<a href="{path}" aria-current="page">' in page.text
+        assert page.status_code == 200, path
+        assert page.headers["content-type"] == "text/html; charset=utf-8", path
+        assert f'<a href="{path}" aria-current="page">' in page.text
 
 
-async def test_the_overview_tells_how_everything_stands(world: World, local: Client) -> None:
+async def test_everything_a_page_needs_comes_from_here(local: Client) -> None:
+    assets = {"/style.css", "/icon.svg", "/theme.js", "/dashboard.js"}
+    for asset in assets:
+        assert (await local.get(asset)).status_code == 200, asset
+
+    for path in PAGES:
+        page = (await local.get(path)).text
+        loaded = set(re.findall(r'<(?:link|script|img)[^>]* (?:href|src)="([^"]*)"', page))
+
+        assert loaded == assets, path
+        assert "style=" not in page, path
+        assert not re.search(r"<script(?![^>]* src=)", page), path
+
+
+async def test_the_overview_shows_how_everything_is(world: World, local: Client) -> None:
     now = world.clock()
     fresh = await named(world, "fresh")
     await world.job(
@@ -114,7 +125,7 @@ async def test_the_last_run_shown_is_that_of_the_newest_job(world: World, local:
     assert "2 h ago" in words(await local.get("/connections"))
 
 
-async def test_a_list_goes_on_page_by_page(world: World, local: Client) -> None:
+async def test_a_list_continues_on_the_next_page(world: World, local: Client) -> None:
     for number in range(51):
         await named(world, f"c-{number:02}")
 
@@ -129,7 +140,7 @@ async def test_a_list_goes_on_page_by_page(world: World, local: Client) -> None:
     assert 'rel="next"' not in last.text
 
 
-async def test_a_connection_tells_why(world: World, local: Client) -> None:
+async def test_the_page_of_a_connection_says_why_it_waits(world: World, local: Client) -> None:
     connection = await named(world, "troubled")
     now = world.clock()
     error = json.dumps({"class": "Transient", "message": "503 Service Unavailable"})
@@ -158,9 +169,7 @@ async def test_a_connection_tells_why(world: World, local: Client) -> None:
         assert f'action="/connections/{connection.id}/{action}"' in page.text
 
 
-async def test_its_forms_sync_pause_resume_and_change_the_interval(
-    world: World, local: Client
-) -> None:
+async def test_forms_sync_pause_resume_and_change_the_interval(world: World, local: Client) -> None:
     connection = await named(world, "one")
     base = f"/connections/{connection.id}"
 
@@ -184,24 +193,20 @@ async def test_its_forms_sync_pause_resume_and_change_the_interval(
     assert "interval_seconds" not in await world.sync_metadata(connection)
 
 
-@pytest.mark.parametrize(
-    ("action", "form", "status", "told"),
-    [
-        ("interval", {"seconds": "5"}, 422, "interval_seconds is 5; it must be"),
-        ("interval", {"seconds": "soon"}, 422, "it must be a whole number, or empty"),
-        ("explode", {}, 404, "this action does not exist"),
-    ],
-)
-async def test_a_form_that_cannot_be_done_is_told_on_a_page(
-    world: World, local: Client, action: str, form: dict[str, str], status: int, told: str
-) -> None:
+async def test_a_refused_form_gets_a_page_that_says_why(world: World, local: Client) -> None:
     connection = await named(world, "one")
 
-    refused = await local.post(f"/connections/{connection.id}/{action}", data=form)
+    for action, seconds, status, told in (
+        ("interval", "5", 422, "interval_seconds is 5; it must be"),
+        ("interval", "soon", 422, "it must be a whole number, or empty"),
+        ("explode", "", 404, "this action does not exist"),
+    ):
+        form = {"seconds": seconds}
+        refused = await local.post(f"/connections/{connection.id}/{action}", data=form)
 
-    assert refused.status_code == status
-    assert told in words(refused)
-    assert refused.headers["content-type"].startswith("text/html")
+        assert refused.status_code == status, action
+        assert told in words(refused)
+        assert refused.headers["content-type"].startswith("text/html")
 
 
 async def test_many_are_paused_resumed_and_synced_at_once(world: World, local: Client) -> None:
@@ -221,7 +226,7 @@ async def test_many_are_paused_resumed_and_synced_at_once(world: World, local: C
     assert len(await world.engine.jobs.list(status="queued")) == 3
 
 
-async def test_those_that_refuse_are_named(world: World, local: Client) -> None:
+async def test_a_bulk_action_names_the_connections_that_refuse(world: World, local: Client) -> None:
     well, revoked = await named(world, "well"), await world.connection(status="revoked")
     form = {"action": "pause", "ids": [str(well.id), str(revoked.id)], "here": "//elsewhere"}
 
@@ -293,9 +298,8 @@ async def test_providers_and_workers(world: World, local: Client) -> None:
     assert "busy github · acme incremental 0.0 s ago in 30 s" in workers
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
+async def test_bad_queries_get_a_page_that_says_so(local: Client) -> None:
+    for path, status in (
         (f"/connections/{NOBODY}", 404),
         ("/connections/none", 422),
         ("/connections?status=odd", 422),
@@ -305,13 +309,11 @@ async def test_providers_and_workers(world: World, local: Client) -> None:
         (f"/jobs/{NOBODY}", 404),
         (f"/signals?show={NOBODY}", 404),
         ("/connections?q=" + "x" * 2000, 422),
-    ],
-)
-async def test_bad_questions_get_a_page_that_says_so(local: Client, path: str, status: int) -> None:
-    page = await local.get(path)
+    ):
+        page = await local.get(path)
 
-    assert page.status_code == status
-    assert 'role="alert"' in page.text
+        assert page.status_code == status, path
+        assert 'role="alert"' in page.text, path
 
 
 async def test_nothing_changes_by_looking(world: World, local: Client) -> None:
@@ -379,47 +381,11 @@ async def test_what_people_wrote_by_hand_breaks_no_page(world: World, local: Cli
     assert "orphan" in (await local.get("/signals")).text
 
 
-@pytest.fixture
-async def client_of_lost_database(server: TemporaryServer) -> AsyncIterator[Client]:
-    """An engine whose database was there when it was opened, and then no more."""
-    url = server.create_database()
-    async with Engine(Settings(database_url=url)) as engine, client_of(engine) as client:
-        await engine.migrate()
-        server.drop_database(url)
-        yield client
-
-
 async def test_without_the_database_every_page_says_so(client_of_lost_database: Client) -> None:
     page = await client_of_lost_database.get("/")
 
     assert page.status_code == 503
     assert "The database does not answer" in page.text
-
-
-async def test_what_is_ill_is_told_without_secrets(
-    world: World, local: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def health() -> dict[str, str]:
-        return {"database": "cannot connect to postgresql://me:hunter2@db/app"}
-
-    monkeypatch.setattr(world.engine, "health", health)
-
-    page = await local.get("/")
-
-    assert "Not ready" in page.text
-    assert "hunter2" not in page.text
-
-
-@pytest.mark.parametrize("path", PAGES)
-async def test_everything_a_page_needs_comes_from_here(local: Client, path: str) -> None:
-    page = (await local.get(path)).text
-    loaded = set(re.findall(r'<(?:link|script|img)[^>]* (?:href|src)="([^"]*)"', page))
-
-    assert loaded == {"/style.css", "/icon.svg", "/theme.js", "/dashboard.js"}
-    for asset in loaded:
-        assert (await local.get(asset)).status_code == 200
-    assert "style=" not in page
-    assert not re.search(r"<script(?![^>]* src=)", page)
 
 
 async def test_the_stream_ends_with_the_server() -> None:

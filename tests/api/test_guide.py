@@ -17,7 +17,7 @@ from syncline.settings import ApiSettings
 
 GUIDE = Path(__file__).parents[2] / "docs/guide/api.md"
 # What the guide needs of jq, for machines without it.
-JQ = f"""#!{sys.executable}
+JQ = f"""#!{sys.executable} -IS
 import json, re, sys
 value = json.load(sys.stdin)
 for key, place in re.findall(r"\\.(\\w+)|\\[(\\d+)\\]", sys.argv[-1]):

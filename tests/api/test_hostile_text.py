@@ -42,6 +42,8 @@ HOSTILE = (
     "&lt;script&gt;alert(1)&lt;/script&gt;&#60;img&#62;",
     "\u202e<input autofocus onfocus=alert(1)>\u2028\u0085<x>",
 )
+# Those that end an attribute or a tag; every page shows all of the others too.
+ECHOED = HOSTILE[2:12]
 TAGS = re.findall(
     r"\w+",
     """html head meta title link script body a header img b nav ul li div button span main footer
@@ -78,16 +80,14 @@ class Inspector(HTMLParser):
         self.texts.append(data)
 
 
-def test_there_are_thirty() -> None:
-    assert len(set(HOSTILE)) == 30
-
-
 @pytest.fixture
 async def addresses(world: World) -> list[str]:
-    """Every page there is, in a house where every text field is hostile."""
+    """Every page there is, on a database where every text field is hostile."""
     found = ["/", "/connections", "/jobs", "/signals", "/providers", "/workers"]
     for text in HOSTILE:
         found += await fill_every_field(world, text)
+    for text in ECHOED:
+        found += searches_for(text)
     return [*found, "/connections?order=staleness", "/jobs?status=failed"]
 
 
@@ -121,6 +121,12 @@ async def fill_every_field(world: World, text: str) -> list[str]:
         f"/connections/{connection.id}",
         f"/jobs/{ended}",
         f"/signals?show={row['id']}",
+    ]
+
+
+def searches_for(text: str) -> list[str]:
+    """Return pages that repeat a text of their address."""
+    return [
         str(httpx2.URL("/connections", params={"q": text, "tenant": text, "order": "id"})),
         str(httpx2.URL("/signals", params={"kind": text, "provider": text})),
         str(httpx2.URL("/jobs", params={"tenant": text, "provider": text})),
@@ -148,7 +154,7 @@ async def test_no_field_makes_markup_on_any_page(
 
 
 async def test_the_name_of_a_key_is_text_too(world: World, local: httpx2.AsyncClient) -> None:
-    for text in HOSTILE[:12]:
+    for text in ECHOED:
         _, secret = await world.engine.access.create_key(text)
         await local.post("/login", data={"key": secret})
         inspector = Inspector()

@@ -31,7 +31,7 @@ CHECKS = [
     negative_data_rejection,
 ]
 ENDLESS = {"/v1/signals/tail"}
-EXAMPLES = 8
+EXAMPLES = 4
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_every_operation_keeps_to_the_document(served: ApiServer, who: str) -> N
             hold(operation.as_strategy(generation_mode=mode), served, headers, answered)
 
     assert {200, 202, 204, 404, 422} <= answered.keys()
-    assert answered[200] > 50
+    assert answered[200] > 25
 
 
 def hold(

@@ -203,7 +203,7 @@ async def test_operators_and_tenants_keys_are_told_apart_at_sight(world: World) 
     assert await world.engine.access.authenticate(swapped) is None
 
 
-async def test_a_key_that_ends_soon_says_so_in_every_answer(world: World) -> None:
+async def test_a_key_that_expires_soon_says_so_in_every_answer(world: World) -> None:
     _, secret = await world.engine.access.create_key("ann", expires_in=timedelta(days=100))
     async with client_of(world.engine, secret) as client:
         before = await client.get("/v1/stats")
@@ -254,7 +254,7 @@ async def test_uses_of_one_key_by_two_processes_keep_the_latest(world: World) ->
     assert row["last_used_at"] == latest  # the other one wrote its own when it closed
 
 
-async def test_a_wrong_key_is_no_use(world: World) -> None:
+async def test_a_wrong_key_does_not_count_as_used(world: World) -> None:
     _, secret = await world.engine.access.create_key("ann")
 
     await world.engine.access.authenticate(secret[:-1] + "x")

@@ -50,7 +50,7 @@ async def test_it_ends_although_a_client_keeps_its_connection_open(world: World)
         idle.close()
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_a_port_in_use_is_reported() -> None:
     with closing(Listener(ANYWHERE)) as first:
         port = first.socket.getsockname()[1]
 
@@ -79,7 +79,7 @@ async def test_an_address_that_others_can_reach_is_refused_without_a_key(world: 
     assert (alive.status_code, refused.status_code) == (200, 401)
 
 
-def test_a_name_that_leads_nowhere_is_told() -> None:
+def test_an_unknown_host_is_reported() -> None:
     with pytest.raises(SettingsError, match=r"api\.host is 'no-such-host\.invalid'; "):
         Listener(ApiSettings(host="no-such-host.invalid"))
 

@@ -7,7 +7,6 @@ import httpx2
 import pytest
 
 from support.world import Logged, World
-from syncline.engine.upkeep import storage_limit
 from syncline.services.connections import NewConnection
 
 Client = httpx2.AsyncClient
@@ -42,7 +41,7 @@ async def test_a_tenants_key_makes_only_so_many_connections(world: World, acme: 
 
 
 @pytest.mark.engine(api={"max_connections_per_tenant": 3})
-async def test_a_bulk_may_fill_what_is_left_and_operators_may_go_above(
+async def test_a_bulk_may_use_up_the_limit_and_operators_may_exceed_it(
     world: World, acme: Client, operator: Client
 ) -> None:
     few = {"connections": [new(number) for number in range(3)]}
@@ -56,7 +55,7 @@ async def test_a_bulk_may_fill_what_is_left_and_operators_may_go_above(
 
 
 @pytest.mark.engine(api={"max_connections_per_tenant": 3})
-async def test_two_that_ask_at_once_cannot_both_be_the_last(world: World) -> None:
+async def test_two_requests_at_once_cannot_both_take_the_last_place(world: World) -> None:
     connections = world.engine.connections
 
     async def create(number: int) -> bool:
@@ -84,24 +83,21 @@ async def store(world: World, tenant: str, number: int, size: int) -> Any:
     return connection
 
 
-@pytest.mark.engine(api={"max_stored_bytes_per_tenant": 50_000})
+@pytest.mark.engine(api={"max_stored_bytes_per_tenant": 1_900_000})
 async def test_a_tenant_that_stores_too_much_is_paused_and_told(
-    world: World,
-    acme: Client,
-    operator: Client,
-    logged: Logged,
-    monkeypatch: pytest.MonkeyPatch,
+    world: World, acme: Client, operator: Client, logged: Logged
 ) -> None:
-    monkeypatch.setattr(storage_limit, "SIGNALS_A_BATCH", 7)
-    much, little = await store(world, "acme", 40, 50), await store(world, "beta", 5, 5)
+    # About 350 bytes each: more than one batch measures, and too much only in all.
+    much, little = await store(world, "acme", 6000, 1), await store(world, "beta", 5, 5)
     job = await world.job(much)
 
     await world.engine.prune()
 
     paused = (await acme.get(f"/v1/connections/{much.id}")).json()
     assert paused["status"] == "paused"
-    assert "tenant acme stores" in paused["status_reason"]["why"]
-    assert "the limit is 50,000 (api.max_stored_bytes_per_tenant)" in paused["status_reason"]["why"]
+    why = paused["status_reason"]["why"]
+    assert "tenant acme stores" in why
+    assert "the limit is 1,900,000 (api.max_stored_bytes_per_tenant)" in why
     assert (await world.engine.jobs.get(job)).status == "cancelled"
     assert (await world.engine.connections.get(little.id)).status == "active"
     assert [event["connections"] for event in logged("engine.tenant_paused")] == [1]
@@ -120,7 +116,9 @@ async def test_a_tenant_that_stores_too_much_is_paused_and_told(
 
 
 @pytest.mark.engine(api={"max_stored_bytes_per_tenant": 50_000})
-async def test_below_the_limit_again_a_tenant_may_go_on(world: World, acme: Client) -> None:
+async def test_a_tenant_may_go_on_once_it_is_below_the_limit_again(
+    world: World, acme: Client
+) -> None:
     connection = await store(world, "acme", 40, 50)
     await world.engine.prune()
     assert (await acme.post(f"/v1/connections/{connection.id}/resume")).status_code == 403

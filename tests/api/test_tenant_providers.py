@@ -133,7 +133,7 @@ async def test_a_foreign_connection_of_a_refused_provider_does_not_exist(
 
 
 @pytest.mark.engine(api={"tenant_providers": []})
-async def test_operators_are_not_concerned(world: World, operator: Client) -> None:
+async def test_operators_may_connect_every_provider(world: World, operator: Client) -> None:
     for provider in ("files", "tap", "unknown", "github"):
         new = body(provider, tenant_id="acme")
         created = await operator.post("/v1/connections", json=new)
@@ -170,7 +170,7 @@ async def test_a_living_worker_that_cannot_confine_a_provider_refuses_it_for_all
         assert await status() == 201
 
 
-def test_a_connector_that_fails_to_tell_is_not_confined() -> None:
+def test_a_connector_whose_check_fails_counts_as_unconfined() -> None:
     class Broken(Files):
         def why_not_for_tenants(self) -> str | None:
             raise AttributeError("no such thing")

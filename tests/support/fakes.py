@@ -5,7 +5,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from syncline import Connection, Engine, SyncResult
+from syncline import Connection, Engine, Settings, SyncResult
 
 
 class LoadedDice(random.Random):
@@ -64,6 +64,17 @@ class HeldStream:
         for page in self._pages:
             yield page
             await self.go_on.wait()
+
+
+class IllEngine(Engine):
+    """An engine whose database is ill, for the reason that it is given."""
+
+    def __init__(self, settings: Settings, illness: str) -> None:
+        super().__init__(settings)
+        self._illness = illness
+
+    async def health(self) -> dict[str, str]:
+        return {"database": self._illness}
 
 
 async def eventually(happened: Callable[[], bool | Awaitable[bool]]) -> None:
