@@ -237,6 +237,7 @@ async def has_looked(session: Any, since: datetime) -> bool:
 def test_tail_begins_with_what_comes(syncline: CommandLine) -> None:
     store(syncline, 1, 2)
     process = syncline.start("signals", "tail", "--tenant", "acme")
+    assert process.stdout is not None
 
     number = 2
     while not select.select([process.stdout], [], [], 0.05)[0]:
