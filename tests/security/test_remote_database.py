@@ -144,7 +144,7 @@ async def test_a_remote_database_without_tls_is_refused(plain: TlsProxy, migrate
     assert plain.plain == 0
 
 
-async def test_a_missing_authority_is_told_by_its_name(proxy: TlsProxy, migrated_url: str) -> None:
+async def test_a_missing_authority_is_named(proxy: TlsProxy, migrated_url: str) -> None:
     with pytest.raises(DatabaseTlsError, match="sslrootcert names /nowhere, which is not a file"):
         await open_engine(remote(proxy, migrated_url, "sslrootcert=/nowhere"))
 
