@@ -1,5 +1,6 @@
 """T1 and T2 of the specification: whose clock counts."""
 
+import asyncio
 import random
 import time
 from datetime import datetime, timedelta, timezone
@@ -88,7 +89,7 @@ async def test_deadlines_inside_a_process_do_not_follow_the_clock(world: World) 
         [row] = await world.sql("SELECT lease_expires_at FROM {schema}.sync_jobs")
         return bool(row["lease_expires_at"] == world.clock() + world.settings.executor.lease)
 
-    async with world.during_run() as run:
+    async with world.during_run() as run, asyncio.timeout(10):
         world.clock.advance(days=2)
         await eventually(is_renewed)
         assert not run.was_stopped

@@ -71,6 +71,7 @@ DEFAULTS: dict[str, Any] = {
     "api.max_stored_bytes_per_tenant": None,
     "retention.jobs_days": 14,
     "retention.signals_days": None,
+    "retention.first_round_seconds": 60,
     "telemetry.tenant_label": True,
 }
 
@@ -120,6 +121,7 @@ BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
     "api.key_days": ([1, 3650], [0, 3651]),
     "retention.jobs_days": ([1], [0]),
     "retention.signals_days": ([1], [0]),
+    "retention.first_round_seconds": ([0, 3600], [-1, 3601]),
 }
 
 
