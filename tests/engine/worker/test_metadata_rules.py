@@ -37,8 +37,9 @@ async def test_bad_interval_is_replaced_at_the_next_persist(world: World, logged
         )
         for interval in BAD_INTERVALS
     ]
+    cursor = '{"b": 1, "a": 1.10, "big": 123456789012345678901234}'
     for connection in connections:
-        await set_raw_cursor(world, connection, '{"b": 1, "a": 1.10, "big": 1234567890123456789}')
+        await set_raw_cursor(world, connection, cursor)
     before = await raw(world, connections[0], "cursor")
 
     await world.tick("12:15", jitter_seconds=0)
