@@ -29,29 +29,22 @@ NOTHING_FOR_ALL = """
 
 @pytest.fixture
 def owners_url(databases: Databases, mode: Mode) -> Iterator[str]:
-    """A database of its own: roles and rights must not reach the other tests."""
-    server = databases.server(mode)
-    url = server.create_database()
-    yield url
-    server.drop_database(url)
+    """A database of its own with both schemas: rights must not reach the other tests."""
+    with databases.lend(mode, *CELLS) as url:
+        yield url
 
 
 @pytest.fixture
-async def cells(owners_url: str, mode: Mode) -> AsyncIterator[list[World]]:
+async def cells(owners_url: str) -> AsyncIterator[list[World]]:
     """Two worlds on one database, each with the rights on its own rows and no others."""
     database = urlsplit(owners_url).path[1:]
-    for cell in CELLS:
-        async with open_world(owners_url, schema=cell) as migrating:
-            await migrating.engine.migrate()
     owner = await asyncpg.connect(owners_url)
     await owner.execute(NOTHING_FOR_ALL.format(database=database))
     for cell in CELLS:
         await owner.execute(LEAST.format(cell=cell, database=database))
     async with AsyncExitStack() as stack:
         yield [
-            await stack.enter_async_context(
-                open_world(as_role(cell, owners_url), schema=cell, portable=mode.portable)
-            )
+            await stack.enter_async_context(open_world(as_role(cell, owners_url), schema=cell))
             for cell in CELLS
         ]
     for cell in CELLS:

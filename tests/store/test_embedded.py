@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from support.fakes import eventually
 from syncline.errors import EmbeddedError
 from syncline.home import resolve_home
 from syncline.store.embedded import (
@@ -76,6 +77,16 @@ async def home(used_home: Path) -> AsyncIterator[Path]:
 async def fresh_home(tmp_path: Path) -> AsyncIterator[Path]:
     yield tmp_path / "home"
     await clean_up(tmp_path / "home")
+
+
+@pytest.fixture
+async def home_with_data(home: Path, fresh_home: Path) -> Path:
+    """A home of its own on which a server has run: a copy, which is quicker than to make one."""
+    if not (home / "postgres").exists():
+        async with use(home):
+            pass
+    copy_data(home, fresh_home)
+    return fresh_home
 
 
 async def test_data_stays_from_one_use_to_the_next(
@@ -274,18 +285,18 @@ async def test_server_does_not_see_our_secrets(home: Path, monkeypatch: pytest.M
         await execute(server.url, f"COPY (SELECT 1) TO PROGRAM '{look}'")
 
 
-async def test_setting_unknown_to_postgres_shows_what_the_server_logged(fresh_home: Path) -> None:
+async def test_setting_unknown_to_postgres_shows_what_the_server_logged(
+    home_with_data: Path,
+) -> None:
     with pytest.raises(EmbeddedError, match=r"did not start; .*postgres.log:\n.*no_such_setting"):
-        await use(fresh_home, server_settings={**FAST, "no_such_setting": "1"}).__aenter__()
+        await use(home_with_data, server_settings={**FAST, "no_such_setting": "1"}).__aenter__()
 
 
-async def test_damaged_data_shows_what_the_server_logged(fresh_home: Path) -> None:
-    async with use(fresh_home):
-        pass
-    (fresh_home / "postgres" / "global" / "pg_control").write_bytes(b"")
+async def test_damaged_data_shows_what_the_server_logged(home_with_data: Path) -> None:
+    (home_with_data / "postgres" / "global" / "pg_control").write_bytes(b"")
 
     with pytest.raises(EmbeddedError, match=r"did not start; .*postgres.log:\n.*pg_control"):
-        await use(fresh_home).__aenter__()
+        await use(home_with_data).__aenter__()
 
 
 async def test_folder_that_holds_something_else_is_left_alone(fresh_home: Path) -> None:
@@ -343,13 +354,11 @@ def test_root_without_namespaces_finds_programs_in_closed_folders(
 
 
 @ROOT_ONLY
-async def test_data_of_another_user_is_refused(fresh_home: Path) -> None:
-    async with use(fresh_home):
-        pass
-    os.chown(fresh_home / "postgres", 12345, 12345)
+async def test_data_of_another_user_is_refused(home_with_data: Path) -> None:
+    os.chown(home_with_data / "postgres", 12345, 12345)
 
     with pytest.raises(EmbeddedError, match="belongs to another user"):
-        await use(fresh_home).__aenter__()
+        await use(home_with_data).__aenter__()
 
 
 @ROOT_ONLY
@@ -471,10 +480,9 @@ async def clean_up(home: Path) -> None:
         shutil.rmtree(make_socket_folder(home))
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110  (another process makes it true)
-            await asyncio.sleep(0.005)
+def copy_data(home: Path, new_home: Path) -> None:
+    new_home.mkdir(mode=0o700)
+    shutil.copytree(home / "postgres", new_home / "postgres")
 
 
 def mode_of(path: Path) -> int:

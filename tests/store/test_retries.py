@@ -23,11 +23,13 @@ BREAK = """
 MEND = "DROP FUNCTION public.fail_some CASCADE; DROP SEQUENCE public.failures"
 
 
-@pytest.fixture(params=["40001", "40P01"], ids=["serialization", "deadlock"])
-def code(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+SERIALIZATION, DEADLOCK = "40001", "40P01"
+after_either = pytest.mark.parametrize(
+    "code", [SERIALIZATION, DEADLOCK], ids=["serialization", "deadlock"]
+)
 
 
+@after_either
 async def test_a_tick_is_done_again(world: World, code: str) -> None:
     connections = [await world.connection() for _ in range(3)]
     async with failing_writes(world, "sync_jobs", code):
@@ -36,20 +38,21 @@ async def test_a_tick_is_done_again(world: World, code: str) -> None:
         await world.pending(connection)
 
 
+@after_either
 async def test_a_claim_is_done_again(world: World, code: str) -> None:
     connection = await world.connection()
     await world.job(connection)
     world.script(PAGE)
-    async with failing_writes(world, "sync_jobs", code, "{1,2}"):
+    async with failing_writes(world, "sync_jobs", code, failing="{1,2}"):
         assert await world.run_due() == 1
 
 
 @pytest.mark.parametrize("table", ["signals", "connections"])
-async def test_a_settle_is_done_again(world: World, code: str, table: str) -> None:
+async def test_a_settle_is_done_again(world: World, table: str) -> None:
     connection = await world.connection()
     job_id = await world.job(connection)
     world.script(PAGE)
-    async with failing_writes(world, table, code):
+    async with failing_writes(world, table):
         assert await world.run_due() == 1
     assert (await world.get_job(job_id)).status == "succeeded"
     assert len(await world.signals(connection)) == 1
@@ -58,28 +61,28 @@ async def test_a_settle_is_done_again(world: World, code: str, table: str) -> No
 @pytest.mark.parametrize(
     "failing", ["{1}", "{2}", "{1,3,4}"], ids=["taking over", "settling", "all"]
 )
-async def test_a_lapsed_lease_is_reaped_again(world: World, code: str, failing: str) -> None:
+async def test_a_lapsed_lease_is_reaped_again(world: World, failing: str) -> None:
     connection = await world.connection()
     job_id = await world.job(connection)
     async with world.during_run() as run:
         world.clock.advance(seconds=31)
         world.script(PAGE)
-        async with failing_writes(world, "sync_jobs", code, failing):
+        async with failing_writes(world, "sync_jobs", failing=failing):
             assert await world.run_due() == 1
         run.let_go.set()
     assert (await world.get_job(job_id)).status == "succeeded"
 
 
-async def test_what_people_ask_for_is_done_again(world: World, code: str) -> None:
+async def test_what_people_ask_for_is_done_again(world: World) -> None:
     connection = await world.connection()
-    async with failing_writes(world, "sync_jobs", code):
+    async with failing_writes(world, "sync_jobs"):
         job = await world.engine.trigger(connection.id)
-    async with failing_writes(world, "connections", code):
+    async with failing_writes(world, "connections"):
         await world.engine.connections.pause(connection.id)
     assert (await world.get_job(job.id)).status == "cancelled"
-    async with failing_writes(world, "connections", code):
+    async with failing_writes(world, "connections"):
         await world.engine.connections.resume(connection.id)
-    async with failing_writes(world, "connections", code):
+    async with failing_writes(world, "connections"):
         await world.engine.connections.delete(connection.id)
     with pytest.raises(LookupError):
         await world.engine.connections.get(connection.id)
@@ -87,7 +90,7 @@ async def test_what_people_ask_for_is_done_again(world: World, code: str) -> Non
 
 @asynccontextmanager
 async def failing_writes(
-    world: World, table: str, code: str, failing: str = "{1}"
+    world: World, table: str, code: str = SERIALIZATION, *, failing: str = "{1}"
 ) -> AsyncIterator[None]:
     """Let the first (or other) statements that write to a table fail, as under contention."""
     async with world.session() as session:

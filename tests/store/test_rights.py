@@ -27,20 +27,19 @@ KEYS = (new_key("k1"), new_key("k2"))
 
 @pytest.fixture
 def owners_url(databases: Databases, mode: Mode) -> Iterator[str]:
-    server = databases.server(mode)
-    url = server.create_database()
-    yield url
-    server.drop_database(url)
+    with databases.lend(mode, "syncline") as url:
+        yield url
 
 
 @pytest.fixture
 async def owner(owners_url: str) -> AsyncIterator[Any]:
     """The owner's session on a migrated database in which the documented roles exist."""
-    async with Engine(Settings(database_url=owners_url)) as engine:
-        await engine.migrate()
-        async with documented_roles(owners_url) as owner:
-            await engine.migrate()  # which gives back what requests need of that
-            yield owner
+    async with (
+        documented_roles(owners_url) as owner,
+        Engine(Settings(database_url=owners_url)) as engine,
+    ):
+        await engine.migrate()  # which gives back what requests need of that
+        yield owner
 
 
 @pytest.fixture
@@ -55,11 +54,10 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def engine(
-    owners_url: str, owner: Any, mode: Mode, connector: ScriptedConnector, clock: ManualClock
+    owners_url: str, owner: Any, connector: ScriptedConnector, clock: ManualClock
 ) -> AsyncIterator[Engine]:
     settings = Settings(
         database_url=as_role(owners_url, "syncline_app"),
-        portable=mode.portable,
         secret_keys=KEYS[0],
         retention={"jobs_days": 1, "signals_days": 1},
     )
