@@ -45,10 +45,7 @@ def fleet(database_url: str, tmp_path: Path) -> Iterator[Fleet]:
 @pytest.fixture(scope="session")
 def tap(home: Path) -> InstalledProgram:
     shelf = InstalledPrograms("singer", home)
-    try:
-        return shelf.get(TAP)
-    except LookupError:
-        return shelf.add(TAP)
+    return next((one for one in shelf.all() if one.name == TAP), None) or shelf.add(TAP)
 
 
 async def add_connection(fleet: Fleet, server: OrdersServer) -> None:
