@@ -21,7 +21,7 @@ from simulation.workers import context_of
 from syncline.testing import ManualClock
 from syncline.testing.database import TemporaryServer
 
-SEED, ANOTHER = 30, 29
+SEED, ANOTHER = 6, 29
 
 
 class Script:
@@ -76,8 +76,11 @@ def observer(database_url: str) -> Any:
         yield observer
 
 
-def test_the_same_seed_lives_the_same_life() -> None:
-    """On a server that does nothing of its own accord, as `make simulate` has it."""
+def test_every_signal_is_stored_once_and_the_same_seed_lives_the_same_life() -> None:
+    """On a server that does nothing of its own accord, as `make simulate` has it.
+
+    `make simulate SEEDS=200` lives through many more.
+    """
     with TemporaryServer(server_settings=QUIET_SERVER) as server:
         template = server.create_database()
         asyncio.run(migrate(template))
@@ -88,6 +91,7 @@ def test_the_same_seed_lives_the_same_life() -> None:
     for report in lives:
         assert report.failure is None, f"{report.failure}\nagain: make simulate SEED={report.seed}"
         assert report.signals > 100
+        assert report.faults.total() > 10
     first, second, other = lives
     assert (first.digest, first.calls) == (second.digest, second.calls)
     assert first.digest != other.digest

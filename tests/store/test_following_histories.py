@@ -95,7 +95,8 @@ def server() -> Iterator[TemporaryServer]:
 
 @pytest.fixture(scope="module")
 def other_server() -> Iterator[TemporaryServer]:
-    with TemporaryServer() as server:
+    # A subscription starts the workers that copy its tables no more often than this.
+    with TemporaryServer(server_settings={"wal_retrieve_retry_interval": "50ms"}) as server:
         yield server
 
 
