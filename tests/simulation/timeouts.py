@@ -9,7 +9,10 @@ from struct import pack, unpack_from
 
 LOCK, IDLE = "lock_timeout", "idle_in_transaction_session_timeout"
 # As the first message of a session has them, and as SET LOCAL does.
-WRITTEN = re.compile(rb"(lock_timeout|idle_in_transaction_session_timeout)(\0| = )(\d+)")
+# A statement takes no virtual time but for its locks, so its timeout is only switched off.
+WRITTEN = re.compile(
+    rb"(lock_timeout|idle_in_transaction_session_timeout|statement_timeout)(\0| = )(\d+)"
+)
 SET_CONFIG = re.compile(r"set_config\('(lock_timeout|idle_in_transaction_session_timeout)', \$1")
 
 
