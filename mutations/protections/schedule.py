@@ -110,6 +110,13 @@ SCHEDULE = (
         "tests/engine/worker/test_standstills.py::test_a_scheduler_that_was_stopped_ticks_again",
     ),
     Mutation(
+        "the interval after the clock was ahead",
+        "a run follows as soon as the last one has ended",
+        "policy/schedule.py",
+        (("    return max(now, candidate.next_check_at or now)", "    return now"),),
+        "tests/engine/test_time_rules.py::test_runs_are_one_interval_apart_after_the_clock_stood_ahead",
+    ),
+    Mutation(
         "the end of backoffs",
         "a failed job waits forever",
         "engine/worker/executor.py",

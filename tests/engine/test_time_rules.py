@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 
 import pytest
 
@@ -156,6 +157,31 @@ async def test_a_clock_that_stood_ahead_for_a_moment_stalls_nobody(
 
     assert 3 <= len(starts) <= 6
     assert await world.engine.verify() == []
+
+
+@pytest.mark.parametrize("interval", [60, 90, 900])
+async def test_runs_are_one_interval_apart_after_the_clock_stood_ahead(
+    world: World, interval: int
+) -> None:
+    """T1: also where a tick plans the next run as soon as the last one has ended."""
+    connection = await world.connection(last_finished="11:50", sync={"interval_seconds": interval})
+    world.clock.set(at("12:00") + timedelta(days=1))
+    await world.tick(jitter_seconds=0)
+    world.script(SyncResult())
+    assert await world.run_due() == 1
+
+    starts = []
+    for seconds in range(0, 3600, 15):
+        await world.tick(at("12:00") + timedelta(seconds=seconds), jitter_seconds=0)
+        world.script(SyncResult())
+        if await world.run_due():
+            starts.append(seconds)
+        world.connector.script.clear()
+
+    gaps = {later - earlier for earlier, later in pairwise(starts)}
+    assert gaps <= {interval, interval + 15}, gaps
+    assert starts[0] == 0
+    assert 3600 // (interval + 15) <= len(starts), connection
 
 
 async def ahead_and_back(world: World) -> None:

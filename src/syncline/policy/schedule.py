@@ -71,6 +71,7 @@ class Candidate(NamedTuple):
     has_pending_job: bool
     stored: StoredSync
     interval_planned: str | None = None
+    next_check_at: datetime | None = None  # only if the last run ended after it
 
 
 class RunPlan(NamedTuple):
@@ -100,8 +101,10 @@ class Pull(NamedTuple):
 
 def next_slot_at(candidate: Candidate, options: SyncOptions, now: datetime) -> datetime:
     """Return when the connection's next run is due, without jitter."""
-    if candidate.last_finished_at is None or _is_ahead(candidate, options, now):
+    if candidate.last_finished_at is None:
         return now
+    if _is_ahead(candidate, options, now):
+        return _slot_beside_ahead(candidate, now)
     return plan_slot(candidate.last_finished_at, options.interval, now).due_at
 
 
@@ -123,8 +126,9 @@ def plan_run(
         slot_at, scheduled_at, next_check_at = now, now, now + interval
         next_run_at = reference + interval + jitter
     elif _is_ahead(candidate, options, now):
-        slot_at, scheduled_at = now, now + jitter
-        next_run_at = next_check_at = now + interval
+        slot_at = _slot_beside_ahead(candidate, now)
+        scheduled_at, next_check_at = slot_at + jitter, slot_at + interval
+        next_run_at = next_check_at
     else:
         slot_at, next_run_at = plan_slot(candidate.last_finished_at, interval, now)
         scheduled_at, next_check_at = slot_at + jitter, next_run_at
@@ -145,12 +149,18 @@ def plan_run(
 
 
 def _is_ahead(candidate: Candidate, options: SyncOptions, now: datetime) -> bool:
-    """Return whether the last run ended in the future, because the clock was ahead.
-
-    Until that time has passed it is ignored, and runs are one interval apart.
-    """
+    """Return whether the last run ended in the future, because the clock was ahead."""
     last = candidate.last_finished_at
     return last is not None and last > now + options.interval
+
+
+def _slot_beside_ahead(candidate: Candidate, now: datetime) -> datetime:
+    """Return the next slot of a connection whose last run ended in the future.
+
+    Until that time has passed, the next check stands for the slot: each plan puts it off by one
+    interval. A tick finds the connection earlier, by its lookahead.
+    """
+    return max(now, candidate.next_check_at or now)
 
 
 def plan_slot(last_finished_at: datetime, interval: timedelta, now: datetime) -> Slot:

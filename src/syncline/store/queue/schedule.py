@@ -164,7 +164,9 @@ READ_CANDIDATES = """
            left((c.metadata #> '{sync,next_run_at}')::text, 64) AS next_run_at,
            left((c.metadata #> '{sync,last_jitter_seconds}')::text, 64) AS last_jitter_seconds,
            left((c.metadata #> '{sync,first_activated_at}')::text, 64) AS first_activated_at,
-           c.interval_planned
+           c.interval_planned,
+           CASE WHEN greatest(c.last_finished_at, done.finished_at) > c.look_at
+                THEN c.look_at END AS next_check_at
       FROM unnest($1::uuid[]) WITH ORDINALITY AS picked (id, place)
       JOIN {schema}.connections c ON c.id = picked.id
       LEFT JOIN LATERAL (
@@ -179,7 +181,7 @@ READ_CANDIDATES = """
 async def read_candidates(tx: Transaction, ids: Sequence[UUID]) -> Iterator[Candidate]:
     """Return the candidates one at a time, so that few objects live at once."""
     rows = await tx.fetch(READ_CANDIDATES, ids)
-    return (Candidate._make((*row[:6], StoredSync._make(row[6:12]), row[12])) for row in rows)
+    return (Candidate._make((*row[:6], StoredSync._make(row[6:12]), *row[12:])) for row in rows)
 
 
 SAVE_PLANS = """
