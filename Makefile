@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PYTEST_WORKERS ?= 2
+# Tests wait for processes and servers: three of them keep two cores busy.
+PYTEST_WORKERS ?= 3
 CODE   := src tests bench faults mutations checks
 SEED ?= 1
 SEEDS ?= 200
