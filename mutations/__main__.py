@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -152,9 +153,8 @@ def _columns() -> tuple[BarColumn | TextColumn | MofNCompleteColumn | TimeElapse
 def _show(console: Console, verdicts: Sequence[Verdict]) -> None:
     table = Table("Without", "that is", "a test notices", "the simulation notices")
     for one in verdicts:
-        table.add_row(
-            one.mutation.protection, one.mutation.without_it, one.test or "-", one.seed or "-"
-        )
+        row = one.mutation.protection, one.mutation.without_it, one.test or "-", one.seed or "-"
+        table.add_row(*map(escape, row))
     console.print(table)
     for one in verdicts:
         if one.is_skipped:
