@@ -208,7 +208,7 @@ async def test_a_connector_that_asks_for_json_does_not_hold_the_loop() -> None:
     async with serving(body) as server, HttpClient(environment) as http, watched_loop() as hold:
         answer = await http.get(server.url)
         assert len(answer.json()) == 300_001
-    assert hold.longest < LONGEST_HOLD
+    assert hold.longest < LONGEST_HOLD / 2  # parsed on the loop, it takes 0.2 s
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux alone tells")
