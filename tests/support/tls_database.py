@@ -5,7 +5,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -75,7 +75,8 @@ class TlsProxy:
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        with suppress(OSError):
+        with ExitStack() as opened, suppress(OSError):
+            opened.enter_context(client)
             first = client.recv(8, socket.MSG_WAITALL)
             if first == SSL_REQUEST:
                 if self._context is None:
@@ -83,11 +84,12 @@ class TlsProxy:
                 else:
                     client.sendall(b"S")
                     client = self._context.wrap_socket(client, server_side=True)
+                    opened.enter_context(client)
                     self.encrypted += 1
                 first = b""
             else:
                 self.plain += 1
-            server = socket.socket(socket.AF_UNIX)
+            server = opened.enter_context(socket.socket(socket.AF_UNIX))
             server.connect(self._server)
             server.sendall(first)
             self._open += [client, server]
