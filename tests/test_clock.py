@@ -82,6 +82,31 @@ def test_ids_are_ordered_by_the_time_they_were_made(host: HostClock) -> None:
     assert {milliseconds_of(id_) for id_ in later} == {host.milliseconds}
 
 
+def test_ids_made_together_increase_among_the_others(host: HostClock) -> None:
+    make = IdMaker()
+
+    ids = [make(), *make.many(1000), make(), *make.many(1), *make.many(0), make()]
+
+    assert is_increasing(ids)
+    assert len(ids) == 1004
+    assert {(id_.version, id_.variant) for id_ in ids} == {(7, RFC_4122)}
+    assert {milliseconds_of(id_) for id_ in ids} == {host.milliseconds}
+
+
+@pytest.mark.parametrize("left", [1, 5, 9, 10], ids="{} left".format)
+def test_ids_made_together_keep_their_bits_where_the_count_carries_over(
+    host: HostClock, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    tail = (1 << 62) - left
+    monkeypatch.setattr(random, "getrandbits", lambda bits: tail if bits > 32 else 0)
+    make = IdMaker()
+
+    ids = [*make.many(10), make()]
+
+    assert is_increasing(ids)
+    assert {(id_.version, id_.variant) for id_ in ids} == {(7, RFC_4122)}
+
+
 def test_ids_of_two_processes_differ(host: HostClock) -> None:
     one, other = IdMaker(), IdMaker()
 

@@ -48,15 +48,26 @@ JOBS = (
         "engine/worker/settle.py",
         (
             (
-                "            await self._settle_in(tx, group, lock_jobs=lock_jobs)\n",
-                "            await self._settle_in(tx, group, lock_jobs=lock_jobs)\n"
+                "            moved = await self._store(\n",
                 "        async with self._pool.transaction() as tx:\n"
-                "            held = [one for one in group if not one.is_fenced]\n"
-                "            await self._store_pages(tx, held, await self._clock.now(tx))\n",
+                "            moved = await self._store(\n",
             ),
-            ("        await self._store_pages(tx, ours, now)\n", ""),
         ),
         "tests/engine/worker/test_settle_rules.py::test_settle_is_one_transaction_or_none_of_it",
+    ),
+    Mutation(
+        "the fence of a group of pages",
+        "the page of a run that lost its job is stored with the others",
+        "engine/worker/settle.py",
+        (("pages = [one for one in pages if one[0].id not in left]", "pages = list(pages)"),),
+        "tests/engine/worker/test_page_groups.py::test_each_run_of_a_group_is_settled_as_if_it_were_alone",
+    ),
+    Mutation(
+        "the active connections of a group of pages",
+        "a paused connection gets a follow-up",
+        "store/data/connections.py",
+        (("SELECT count(*) FROM free WHERE status = 'active'", "SELECT count(*) FROM free"),),
+        "tests/engine/worker/test_page_groups.py::test_a_page_of_a_paused_connection_is_kept_and_not_followed",
     ),
     Mutation(
         "the lock order",
@@ -267,8 +278,8 @@ JOBS = (
         "engine/worker/settle.py",
         (
             (
-                "None if one.cursor_was_moved else one.outcome.page.next_cursor",
-                "one.outcome.page.next_cursor",
+                "None if cursor_was_moved else page.next_cursor",
+                "page.next_cursor",
             ),
         ),
         "tests/engine/worker/test_lost_commits.py::test_a_cursor_that_was_set_during_a_run_stays",

@@ -97,7 +97,7 @@ LEASES = (
         "locks that a settle does not wait for",
         "a few dozen held rows stop a worker",
         "store/data/connections.py",
-        (("FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"),),
+        (("\n       FOR NO KEY UPDATE SKIP LOCKED\n", "\n       FOR NO KEY UPDATE\n"),),
         "tests/engine/worker/test_standstills.py::test_rows_that_somebody_holds_hold_up_nobody_else",
     ),
     Mutation(

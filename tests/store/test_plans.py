@@ -100,7 +100,15 @@ async def test_what_is_planned_once_reads_no_table_whole_that_was_empty_then(
     """A statement that is sent alone keeps its plan for a while, however many rows come."""
     alone = [
         case("claim", claims.CLAIM, 70, PROVIDERS, NOON, 100, 1, False, TOKEN, LEASE),
-        case("close_empty", jobs.CLOSE_EMPTY, 50, READY, [TOKEN] * 50, NOON, on_held_jobs=True),
+        case(
+            "close_succeeded",
+            jobs.CLOSE_SUCCEEDED,
+            50,
+            READY,
+            [TOKEN] * 50,
+            NOON,
+            on_held_jobs=True,
+        ),
         case("trigger", triggers.TRIGGER, 1, TOKEN, DUE[0], None, "full", 0, None, NOON, None, ""),
     ]
     preparation, insert, rows = LARGE_CELL.partition("INSERT")
@@ -197,13 +205,20 @@ def noon_cases() -> Iterator[Case]:
     )
     yield case("check_later", schedule.CHECK_LATER, fifty, DUE, [NOON] * fifty)
     yield case("lock", connections.LOCK, fifty, DUE)
-    cursors, times = ["{}"] * fifty, [NOON] * fifty
+    yield case("lock_active", connections.LOCK_ACTIVE, fifty, DUE)
+    cursors, yes = ["{}"] * fifty, [True] * fifty
     yield case(
         *("save_progress", connections.SAVE_PROGRESS, fifty, DUE, cursors, [None] * fifty),
-        *([True] * fifty, times, NOON),
+        *(yes, yes, NOON),
     )
     yield case(
-        "close_empty", jobs.CLOSE_EMPTY, fifty, READY, [TOKEN] * fifty, NOON, on_held_jobs=True
+        "close_succeeded",
+        jobs.CLOSE_SUCCEEDED,
+        fifty,
+        READY,
+        [TOKEN] * fifty,
+        NOON,
+        on_held_jobs=True,
     )
     yield case("cancel_queued", jobs.CANCEL_QUEUED, fifty, DUE, NOON)
     yield case(

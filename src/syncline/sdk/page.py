@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
+from typing import Any, TypeGuard
 
 from syncline.errors import ContractError
 from syncline.model import Signal, SyncResult
@@ -85,29 +85,29 @@ class PageReader:
     def read_some(self, size_bytes: int) -> bool:
         """Check signals until their payloads reach this size; return whether all are checked."""
         page, limits, seen = self.page, self._limits, self._seen
-        until = page.payload_bytes + size_bytes
+        size, until = page.payload_bytes, page.payload_bytes + size_bytes
         for index, signal in self._signals:
-            where = f"signals[{index}]"
             if index == limits.page_signals:
                 raise ContractError(f"more than {limits.page_signals} signals in one page")
             if not isinstance(signal, Signal):
-                raise ContractError(f"{where} is {type(signal).__name__}, not a Signal")
-            key = _read_dedupe_key(signal.dedupe_key, where)
+                raise ContractError(f"signals[{index}] is {type(signal).__name__}, not a Signal")
+            key = _read_dedupe_key(signal.dedupe_key, index)
             if key is not None:
                 if key in seen:
                     continue  # the first signal with a key wins, on a page as between pages
                 seen.add(key)
-            payload = _read_payload(signal.payload, where, limits)
-            page.payload_bytes += len(payload) if payload.isascii() else len(payload.encode())
-            if page.payload_bytes > limits.page_bytes:
+            payload = _read_payload(signal.payload, index, limits)
+            size += len(payload) if payload.isascii() else len(payload.encode())
+            if size > limits.page_bytes:
                 raise ContractError(
-                    f"{where}: the page is over the limit of {limits.page_bytes} bytes"
+                    f"signals[{index}]: the page is over the limit of {limits.page_bytes} bytes"
                 )
-            page.kinds.append(_read_kind(signal.kind, where))
-            page.occurred_at.append(_read_time(signal.occurred_at, where))
+            page.kinds.append(_read_kind(signal.kind, index))
+            page.occurred_at.append(_read_time(signal.occurred_at, index))
             page.payloads.append(payload)
             page.dedupe_keys.append(key)
-            if page.payload_bytes >= until:
+            page.payload_bytes = size
+            if size >= until:
                 return False
         return True
 
@@ -138,13 +138,23 @@ def _iterate(signals: Any, most: int) -> Iterator[Any]:
     return islice(signals, most)
 
 
-def _read_kind(kind: Any, where: str) -> str:
+def _is_plain(text: Any, most: int) -> TypeGuard[str]:
+    """Return whether this is short ASCII text without a NUL: nearly all keys and kinds are."""
+    return type(text) is str and 0 < len(text) <= most and text.isascii() and "\0" not in text
+
+
+def _read_kind(kind: Any, index: int) -> str:
+    if _is_plain(kind, MAX_KIND):
+        return kind
     if not isinstance(kind, str) or not 0 < len(kind) <= MAX_KIND or UNSTORABLE.search(kind):
-        raise ContractError(f"{where}.kind must be text of 1 to {MAX_KIND} characters")
+        raise ContractError(f"signals[{index}].kind must be text of 1 to {MAX_KIND} characters")
     return kind
 
 
-def _read_time(instant: Any, where: str) -> datetime:
+def _read_time(instant: Any, index: int) -> datetime:
+    if type(instant) is datetime and instant.tzinfo is UTC and EARLIEST < instant < LATEST:
+        return instant
+    where = f"signals[{index}]"
     if not isinstance(instant, datetime):
         raise ContractError(f"{where}.occurred_at is {type(instant).__name__}, not a datetime")
     try:
@@ -161,16 +171,20 @@ def _read_time(instant: Any, where: str) -> datetime:
     return utc
 
 
-def _read_payload(payload: Any, where: str, limits: PageLimits) -> str:
-    if not isinstance(payload, Mapping):
-        raise ContractError(f"{where}.payload is {type(payload).__name__}, not a JSON object")
-    value = payload if isinstance(payload, dict) else dict(payload)
-    return encode_json(value, limit=limits.payload_bytes, where=f"{where}.payload")
+def _read_payload(payload: Any, index: int, limits: PageLimits) -> str:
+    if not isinstance(payload, dict):
+        if not isinstance(payload, Mapping):
+            raise ContractError(
+                f"signals[{index}].payload is {type(payload).__name__}, not a JSON object"
+            )
+        payload = dict(payload)
+    return encode_json(payload, limit=limits.payload_bytes, where=f"signals[{index}].payload")
 
 
-def _read_dedupe_key(key: Any, where: str) -> str | None:
-    if key is None:
-        return None
+def _read_dedupe_key(key: Any, index: int) -> str | None:
+    if key is None or _is_plain(key, MAX_DEDUPE_KEY_BYTES):
+        return key
+    where = f"signals[{index}]"
     if not isinstance(key, str):
         raise ContractError(f"{where}.dedupe_key is {type(key).__name__}, not a str; use str(…)")
     if not key or UNSTORABLE.search(key):

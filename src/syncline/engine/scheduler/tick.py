@@ -256,7 +256,7 @@ class Tick:
         now, plans, next_checks = self._now, decisions.plans, decisions.next_checks
         saved: Sequence[RunPlan] = ()
         if plans:
-            saved = await jobs.enqueue_planned(tx, plans, [new_id() for _ in plans])
+            saved = await jobs.enqueue_planned(tx, plans, new_id.many(len(plans)))
         if saved:
             expect(await schedule.save_plans(tx, saved, now=now), len(saved), "plans")
         if len(saved) < len(plans):

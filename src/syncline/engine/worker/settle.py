@@ -22,7 +22,7 @@ from syncline.policy.outcome import (
     Succeeded,
     judge,
 )
-from syncline.sdk.page import Page
+from syncline.sdk.page import NOTHING_NEW, Page
 from syncline.settings import ExecutorSettings
 from syncline.store.data import connections, signals
 from syncline.store.data.connections import Progress
@@ -62,12 +62,17 @@ class Settlement:
         return None
 
     @property
-    def first_completed_at(self) -> datetime | None:
-        """When the connection completed its first run, if this is it."""
-        closing, claim = self.closing, self.claim
-        if closing is None or not claim.is_first or claim.job_type != JobType.INCREMENTAL:
-            return None
-        return closing.finished_at if closing.counts_as_last else None
+    def page(self) -> Page:
+        """What the attempt returned; an empty page if it returned none."""
+        return self.outcome.page if isinstance(self.outcome, Succeeded) else NOTHING_NEW
+
+    @property
+    def is_first_completion(self) -> bool:
+        """Whether the connection completed its first run."""
+        closing = self.closing
+        if closing is None or not _is_first_sync(self.claim):
+            return False
+        return closing.finished_at is not None and closing.counts_as_last
 
     @property
     def is_fenced(self) -> bool:
@@ -110,7 +115,34 @@ class Settler:
         """
         ids, tokens = [claim.id for claim in empty], [claim.lease_token for claim in empty]
         async with self._pool.statement() as tx:
-            return await jobs.close_empty(tx, ids, tokens, now=self._clock.instant())
+            return await jobs.close_succeeded(tx, ids, tokens, now=self._clock.instant())
+
+    async def settle_pages(self, pages: Sequence[tuple[Claim, Page]]) -> set[UUID]:
+        """Settle runs of different connections that returned a page, all in the usual way.
+
+        Return the ids of the jobs that need a full settle: all of them if another transaction
+        holds a connection or one has left `active`; else those that are no longer ours, ended
+        ahead of their slot, or are to run again. The usual way makes few objects per run.
+        """
+        ids = [claim.id for claim, _ in pages]
+        tokens = [claim.lease_token for claim, _ in pages]
+        now = self._clock.instant()
+        async with self._pool.transaction() as tx:
+            if not await connections.lock_active(tx, [one.connection_id for one, _ in pages]):
+                return set(ids)
+            left = await jobs.close_succeeded(tx, ids, tokens, now=now)
+            if left:
+                pages = [one for one in pages if one[0].id not in left]
+            moved = await self._store(
+                tx, [(claim, page, _is_first_sync(claim)) for claim, page in pages], now
+            )
+            follow_ups = [
+                _follow_page(claim, page, cursor_was_moved=claim.connection_id in moved)
+                for claim, page in pages
+                if page.has_more
+            ]
+            await _enqueue(tx, follow_ups, now)
+        return left
 
     async def _settle_in(
         self, tx: Transaction, group: Sequence[Settlement], *, lock_jobs: bool
@@ -133,36 +165,40 @@ class Settler:
         for one in group:
             one.rerun = reruns.get(one.claim.id)  # a blocked one is judged later
         ours = [one for one in free if not one.is_fenced]
-        await self._store_pages(tx, ours, now)
+        moved = await self._store(
+            tx, [(one.claim, one.page, one.is_first_completion) for one in ours], now
+        )
+        for one in ours:
+            one.cursor_was_moved = one.claim.connection_id in moved
         await _move_connections(tx, ours, now)
         await _queue_follow_ups(tx, ours, now)
 
-    async def _store_pages(
-        self, tx: Transaction, ours: Sequence[Settlement], now: datetime
-    ) -> None:
+    async def _store(
+        self, tx: Transaction, pages: Sequence[tuple[Claim, Page, bool]], now: datetime | None
+    ) -> set[UUID]:
+        """Store the signals and cursors of pages, each with whether it is a first completion.
+
+        Return the connections whose cursor was moved during the attempt.
+        """
         columns = signals.Columns()
         progress: list[Progress] = []
-        for one in ours:
-            claim, cursor = one.claim, None
-            if isinstance(one.outcome, Succeeded):
-                page = one.outcome.page
-                columns.add(claim, page, [new_id() for _ in range(page.signal_count)])
-                cursor = page.next_cursor
-            if cursor is not None or one.first_completed_at is not None:
+        for claim, page, is_first in pages:
+            if page.kinds:
+                columns.add(claim, page, new_id.many(page.signal_count))
+            if page.next_cursor is not None or is_first:
+                overwrites = overwrites_cursor(claim, self._settings.executor)
                 progress.append(
                     Progress(
                         claim.connection_id,
-                        cursor,
-                        replaces=claim.stored_cursor,
-                        overwrites=overwrites_cursor(claim, self._settings.executor),
-                        finished_at=one.first_completed_at,
+                        page.next_cursor,
+                        claim.stored_cursor,
+                        overwrites,
+                        is_first,
                     )
                 )
         if columns.ids:
             await signals.insert(tx, columns)
-        moved = await connections.save_progress(tx, progress, now=now) if progress else set()
-        for one in ours:
-            one.cursor_was_moved = one.claim.connection_id in moved
+        return await connections.save_progress(tx, progress, now=now) if progress else set()
 
     def _judge(self, one: Settlement, now: datetime) -> Outcome:
         if isinstance(one.ending, Page):
@@ -173,6 +209,10 @@ class Settler:
         )
         prior = PriorFailures(one.claim.attempts, one.claim.lapses)
         return judge(one.ending, rules, prior, now=now, roll=self._dice.roll())
+
+
+def _is_first_sync(claim: Claim) -> bool:
+    return claim.is_first and claim.job_type == JobType.INCREMENTAL
 
 
 def overwrites_cursor(claim: Claim, settings: ExecutorSettings) -> bool:
@@ -239,7 +279,10 @@ def _may_be_due_earlier(one: Settlement, now: datetime) -> bool:
 async def _queue_follow_ups(tx: Transaction, ours: Sequence[Settlement], now: datetime) -> None:
     for one in ours:
         one.follow_ups = list(_follow_ups(one))
-    follow_ups = [job for one in ours for job in one.follow_ups]
+    await _enqueue(tx, [job for one in ours for job in one.follow_ups], now)
+
+
+async def _enqueue(tx: Transaction, follow_ups: Sequence[FollowUp], now: datetime | None) -> None:
     if follow_ups:
         touched = await jobs.enqueue_follow_ups(tx, follow_ups, now=now)
         expect(touched, len(follow_ups), "follow-ups")
@@ -250,28 +293,34 @@ def _follow_ups(one: Settlement) -> list[FollowUp]:
     claim, rerun = one.claim, one.rerun
     jobs_by_type: dict[str, FollowUp] = {}
     if isinstance(one.outcome, Succeeded) and one.outcome.page.has_more:
-        jobs_by_type[JobType.INCREMENTAL] = _follow_up(
-            one,
-            JobType.INCREMENTAL,
-            claim.priority,
-            # If the stored cursor was moved meanwhile, continue from there.
-            None if one.cursor_was_moved else one.outcome.page.next_cursor,
-        )
+        more = _follow_page(claim, one.outcome.page, cursor_was_moved=one.cursor_was_moved)
+        jobs_by_type[JobType.INCREMENTAL] = more
     ended = isinstance(one.outcome, Succeeded) or (
         isinstance(one.outcome, Failed) and one.connection_is_active
     )
     if ended and rerun is not None and rerun.priority is not None:
-        next_job = _follow_up(one, claim.job_type, rerun.priority, rerun.cursor)
-        if more := jobs_by_type.get(claim.job_type):
+        next_job = _follow_up(claim, claim.job_type, rerun.priority, rerun.cursor)
+        if same := jobs_by_type.get(claim.job_type):
             # A full sync's cursor is behind this page's; starting there covers both.
-            next_job.cursor = next_job.cursor or more.cursor
-            next_job.priority = max(next_job.priority, more.priority)
+            next_job.cursor = next_job.cursor or same.cursor
+            next_job.priority = max(next_job.priority, same.priority)
         jobs_by_type[claim.job_type] = next_job
+    if not one.connection_is_active:
+        for job in jobs_by_type.values():
+            job.status = JobStatus.CANCELLED
     return list(jobs_by_type.values())
 
 
-def _follow_up(one: Settlement, job_type: str, priority: int, cursor: str | None) -> FollowUp:
-    claim = one.claim
+def _follow_page(claim: Claim, page: Page, *, cursor_was_moved: bool) -> FollowUp:
+    """Return the job for the pages after this one.
+
+    If the stored cursor was moved meanwhile, it continues from there.
+    """
+    cursor = None if cursor_was_moved else page.next_cursor
+    return _follow_up(claim, JobType.INCREMENTAL, claim.priority, cursor)
+
+
+def _follow_up(claim: Claim, job_type: str, priority: int, cursor: str | None) -> FollowUp:
     return FollowUp(
         id=new_id(),
         tenant_id=claim.tenant_id,
@@ -280,7 +329,7 @@ def _follow_up(one: Settlement, job_type: str, priority: int, cursor: str | None
         job_type=job_type,
         priority=priority,
         cursor=cursor,
-        status=JobStatus.QUEUED if one.connection_is_active else JobStatus.CANCELLED,
+        status=JobStatus.QUEUED,
     )
 
 

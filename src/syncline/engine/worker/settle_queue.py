@@ -108,10 +108,42 @@ class SettleQueue:
             if empty and not (self._ended and self._ended[0].ended < empty[0].ended):
                 await self._settle_empty()
             elif self._ended:
-                # While another transaction holds rows, the next group must not wait for them too.
-                await self._settle(self._take_group(), lock_jobs=self.blocked > 0)
+                await self._settle_group(self._take_group())
             else:
                 return
+
+    async def _settle_group(self, group: "Sequence[Run]") -> None:
+        """Settle a group: its pages in the usual way, then the runs that are left."""
+        # While another transaction holds rows, this group must not wait for them too.
+        lock_jobs = self.blocked > 0
+        if not lock_jobs:
+            group, lock_jobs = await self._settle_pages(group)
+        if group:
+            await self._settle(group, lock_jobs=lock_jobs)
+
+    async def _settle_pages(self, group: "Sequence[Run]") -> "tuple[Sequence[Run], bool]":
+        """Settle the runs that returned a page, at half of the usual cost.
+
+        Return the others, and whether it failed: a held job may be why.
+        """
+        pages = [(run.claim, run.ending) for run in group if isinstance(run.ending, Page)]
+        if not pages:
+            return group, False
+        settled: set[UUID] = set()
+        failed = True
+        try:
+            # Whatever goes wrong happens again in the ordinary settle, which reports it.
+            with suppress(Exception), self._telemetry.settle(len(pages)):
+                left = await self._settler.settle_pages(pages)
+                settled = {claim.id for claim, _ in pages} - left
+                failed = False
+        except BaseException:
+            self._finish(group)  # the process ends; the reaper gets the jobs
+            raise
+        over = [run for run in group if run.claim.id in settled]
+        self._record_succeeded(over)
+        self._finish(over)
+        return [run for run in group if run.claim.id not in settled], failed
 
     async def _settle_empty(self) -> None:
         """Close the jobs of empty pages, at a third of the usual cost.

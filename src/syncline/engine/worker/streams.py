@@ -98,7 +98,7 @@ class Streams:
 
     async def _commit(self, run: Run, page: Page) -> "Committed | Refusal":
         """Commit a page, however long the database is away."""
-        ids = [new_id() for _ in range(page.signal_count)]
+        ids = new_id.many(page.signal_count)
         is_repeated = False
         retry = SettleRetry(self._settings.lease_seconds)
         while True:

@@ -78,6 +78,25 @@ async def lock_free(
     return locked, await existing(tx, ids) - locked.keys()
 
 
+LOCK_ACTIVE = """
+    -- Lock connections as above, and count the active ones among those that no other transaction
+    -- holds. A settle that gets all of them needs to know nothing more.
+    WITH free AS MATERIALIZED (
+        SELECT status FROM {schema}.connections
+         WHERE id = ANY ($1::uuid[])
+         ORDER BY id
+           FOR NO KEY UPDATE SKIP LOCKED
+    )
+    SELECT count(*) FROM free WHERE status = 'active'
+"""
+
+
+async def lock_active(tx: Transaction, ids: Sequence[UUID]) -> bool:
+    """Lock the connections that are free; return whether all are free, and active."""
+    active: int = await tx.fetchval(LOCK_ACTIVE, ids)
+    return active == len(ids)
+
+
 SAVE_PROGRESS = """
     -- Save the cursor of each page that has one, and the first completion, which outlives its
     -- job; the tick copies later ones. The rest of the metadata stays. A cursor replaces only the
@@ -88,9 +107,12 @@ SAVE_PROGRESS = """
                jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
                          {schema}.object_or_empty(c.metadata -> 'sync')),
                '{sync,cursor}', page.cursor) END,
-           last_finished_at = coalesce(c.last_finished_at, page.finished_at), updated_at = $6
-      FROM unnest($1::uuid[], $2::jsonb[], $3::jsonb[], $4::bool[], $5::timestamptz[])
-           AS page (id, cursor, replaces, overwrites, finished_at)
+           last_finished_at = CASE WHEN page.is_first
+               THEN coalesce(c.last_finished_at, $6::timestamptz, now())
+               ELSE c.last_finished_at END,
+           updated_at = coalesce($6::timestamptz, now())
+      FROM unnest($1::uuid[], $2::jsonb[], $3::jsonb[], $4::bool[], $5::bool[])
+           AS page (id, cursor, replaces, overwrites, is_first)
      WHERE c.id = ANY (ARRAY[page.id])
        AND (page.cursor IS NULL OR page.overwrites
             OR (c.metadata #> '{sync,cursor}') IS NOT DISTINCT FROM page.replaces
@@ -115,13 +137,16 @@ class Progress:
     cursor: str | None
     replaces: str | None = None  # the cursor that the run had read
     overwrites: bool = False  # replace any stored cursor
-    finished_at: datetime | None = None  # of the first completion
+    is_first: bool = False  # its first completion
 
 
 async def save_progress(
-    tx: Transaction, progress: Sequence[Progress], *, now: datetime
+    tx: Transaction, progress: Sequence[Progress], *, now: datetime | None
 ) -> set[UUID]:
-    """Save cursors and first completions; return the connections whose cursor was moved."""
+    """Save cursors and first completions; return the connections whose cursor was moved.
+
+    Without a time the database's now counts.
+    """
     saved = await tx.execute(SAVE_PROGRESS, *_columns(progress), now)
     if saved == len(progress):
         return set()
@@ -139,7 +164,7 @@ def _columns(progress: Sequence[Progress]) -> tuple[list[Any], ...]:
         [one.cursor for one in progress],
         [one.replaces for one in progress],
         [one.overwrites for one in progress],
-        [one.finished_at for one in progress],
+        [one.is_first for one in progress],
     )
 
 

@@ -209,10 +209,10 @@ async def close(tx: Transaction, closings: Sequence[Closing]) -> dict[UUID, Reru
     return {row["id"]: RerunRequest(row["again_priority"], row["again_cursor"]) for row in rows}
 
 
-CLOSE_EMPTY = """
-    -- Close jobs whose pages were empty, if nothing else is to be written for them: they are still
-    -- ours, no rerun was requested, and they did not end ahead of their slot. Return the others. If
-    -- there are none, as nearly always, the lists are not compared (0.7 µs a job).
+CLOSE_SUCCEEDED = """
+    -- Close jobs whose run returned a page, if nothing unusual is to be written for them: they are
+    -- still ours, no rerun was requested, and they did not end ahead of their slot. Return the
+    -- others. If there are none, as nearly always, the lists are not compared (0.7 µs a job).
     WITH closed AS (
         UPDATE {schema}.sync_jobs j
            SET status = 'succeeded', finished_at = coalesce($3::timestamptz, now()), lapses = 0,
@@ -231,11 +231,11 @@ CLOSE_EMPTY = """
 """
 
 
-async def close_empty(
+async def close_succeeded(
     tx: Transaction, ids: Sequence[UUID], tokens: Sequence[UUID], *, now: datetime | None
 ) -> set[UUID]:
     """Close jobs, at the database's now if no time is given; return those left open."""
-    return {row["id"] for row in await tx.fetch(CLOSE_EMPTY, ids, tokens, now)}
+    return {row["id"] for row in await tx.fetch(CLOSE_SUCCEEDED, ids, tokens, now)}
 
 
 ADVANCE = """
@@ -327,8 +327,9 @@ FOLLOW_UP = """
            (id, tenant_id, provider_slug, connection_id, job_type, priority, cursor, status,
             scheduled_at, finished_at, counts_as_last)
     SELECT next.id, next.tenant_id, next.provider_slug, next.connection_id, next.job_type,
-           next.priority, next.cursor, next.status, $9::timestamptz,
-           CASE WHEN next.status = 'cancelled' THEN $9::timestamptz END, next.status <> 'cancelled'
+           next.priority, next.cursor, next.status, coalesce($9::timestamptz, now()),
+           CASE WHEN next.status = 'cancelled' THEN coalesce($9::timestamptz, now()) END,
+           next.status <> 'cancelled'
       FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::smallint[],
                   $7::jsonb[], $8::text[])
            AS next (id, tenant_id, provider_slug, connection_id, job_type, priority, cursor, status)
@@ -361,8 +362,9 @@ class FollowUp:
 
 
 async def enqueue_follow_ups(
-    tx: Transaction, follow_ups: Sequence[FollowUp], *, now: datetime
+    tx: Transaction, follow_ups: Sequence[FollowUp], *, now: datetime | None
 ) -> int:
+    """Return how many jobs were written; without a time the database's now counts."""
     return await tx.execute(
         FOLLOW_UP,
         [job.id for job in follow_ups],
