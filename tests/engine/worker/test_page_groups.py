@@ -53,7 +53,8 @@ async def stored(world: World, connection: Connection) -> tuple[str, Any, int]:
 
 
 async def test_each_run_of_a_group_is_settled_as_if_it_were_alone(world: World) -> None:
-    endings = [page(1), page(2), page(3), page(4, has_more=True), Transient("not now"), page(6)]
+    endings: list[SyncResult | Exception] = [page(1), page(2), page(3)]
+    endings += [page(4, has_more=True), Transient("not now"), page(6)]
     group = Together(world, endings)
     loops = await group.start()
     usual, marked, lost, more, failed, also_usual = group.connections
