@@ -133,9 +133,9 @@ class Streams:
         connection = await _lock_connection(tx, claim, is_repeated=is_repeated)
         if connection is None:
             return Refusal.FENCED
-        now = await self._clock.now(tx)
+        now = self._clock.instant()
         new_page = NewPage(claim.id, claim.lease_token, page.next_cursor, before)
-        advanced = await jobs.advance(tx, [new_page], lease_expires_at=now + self._settings.lease)
+        advanced = await jobs.advance(tx, [new_page], now=now, lease=self._settings.lease)
         if claim.id not in advanced:
             found = await jobs.read_progress(tx, claim.id, claim.lease_token)
             if found is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from syncline.policy.schedule import Pull, RunPlan
@@ -250,7 +250,8 @@ ADVANCE = """
                          THEN 0 ELSE j.lapses END,
            error = CASE WHEN coalesce(page.cursor, j.cursor) IS DISTINCT FROM j.cursor
                         THEN NULL ELSE j.error END,
-           committed_pages = page.pages_before + 1, lease_expires_at = $5, updated_at = now()
+           committed_pages = page.pages_before + 1,
+           lease_expires_at = coalesce($5::timestamptz, now()) + $6::interval, updated_at = now()
       FROM unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::int[])
            AS page (id, token, cursor, pages_before)
      WHERE j.id = ANY (ARRAY[page.id]) AND j.lease_token IS NOT DISTINCT FROM page.token
@@ -280,16 +281,20 @@ class Progress:
 
 
 async def advance(
-    tx: Transaction, pages: Sequence[NewPage], *, lease_expires_at: datetime
+    tx: Transaction, pages: Sequence[NewPage], *, now: datetime | None, lease: timedelta
 ) -> dict[UUID, Progress]:
-    """Return the jobs that were still ours, and whose last page was the one before."""
+    """Return the jobs that were still ours, and whose last page was the one before.
+
+    Without a time the database's now counts.
+    """
     rows = await tx.fetch(
         ADVANCE,
         [page.job_id for page in pages],
         [page.token for page in pages],
         [page.cursor for page in pages],
         [page.pages_before for page in pages],
-        lease_expires_at,
+        now,
+        lease,
     )
     return {row["id"]: Progress(*row[1:]) for row in rows}
 
