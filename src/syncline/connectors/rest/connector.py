@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from httpx2 import URL, Response
-
 from syncline.connectors.config import read_configuration
 from syncline.connectors.rest.config import (
     Api,
@@ -20,7 +18,7 @@ from syncline.connectors.rest.config import (
 )
 from syncline.connectors.timestamps import earlier, later, read_instant
 from syncline.errors import Permanent, Transient
-from syncline.http import HttpClient, Validators
+from syncline.http import HttpClient, Response, Validators
 from syncline.http.pagination import find
 from syncline.model import Connection, Signal, SyncResult
 from syncline.offload import in_thread_if_large
@@ -159,9 +157,9 @@ def _next_page(
         return None
     if pagination.style == "token":
         return {"params": {parameter: following}}
-    url: URL = answer.url.join(str(following))
+    url = answer.url.join(str(following))
     for name in secret:  # cursors are stored unencrypted
-        url = url.copy_remove_param(name)
+        url = url.without_param(name)
     return {"url": str(url)}
 
 
