@@ -1,5 +1,6 @@
 """Instants as providers write them: text with or without a zone, or numbers since 1970."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -29,6 +30,20 @@ def later(one: Any, other: Any) -> Any:
     if first is not None and second is not None:
         return one if first >= second else other
     return max(str(one), str(other))
+
+
+def latest(seen: Any, values: Iterable[Any]) -> Any:
+    """Return the largest of many values, like `later`, and read the largest so far only once."""
+    instant: datetime | None = None  # of `seen`, once it was read
+    for value in values:
+        if type(seen) is str and type(value) is str:
+            instant, other = instant or read_instant(seen), read_instant(value)
+            if instant is not None and other is not None:
+                if other > instant:
+                    seen, instant = value, other
+                continue
+        seen, instant = later(seen, value), None
+    return seen
 
 
 def earlier(value: Any, seconds: float) -> Any:

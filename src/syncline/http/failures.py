@@ -31,6 +31,8 @@ class InvalidRequest(TransportError):
 def failure_of(error: Exception) -> Exception:
     """Return our own error for one of the library, whose text may hold a URL with secrets."""
     match error:
+        case TransportError():
+            return error
         case TimeoutError():
             return TimeoutError()
         case aiohttp.ClientConnectorError():
@@ -40,7 +42,7 @@ def failure_of(error: Exception) -> Exception:
         case aiohttp.ClientPayloadError():
             return ReadError("the connection was lost within the body")
         case aiohttp.ClientResponseError():
-            return ProtocolError(error.message)
+            return ProtocolError(error.message.partition("\n")[0].rstrip(":"))
         case OSError():
             return ReadError(error.strerror or str(error) or type(error).__name__)
     return InvalidRequest()

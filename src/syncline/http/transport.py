@@ -11,15 +11,18 @@ import ssl
 from functools import cache, partial
 from typing import Any
 
-from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from aiohttp import ClientRequest, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.connector import Connection
 
 from syncline.http.environment import HttpEnvironment
+from syncline.http.failures import ProtocolError
 from syncline.http.resolution import check_address, checked_addresses
 
 IDLE_SECONDS = 30  # an idle connection is closed after this time
 MAX_HEADER_BYTES = 65_536  # of one header; some providers put long lists of links into one
 MAX_HEADERS = 256
+MAX_UNASKED = 100  # connections that are given up, before the request is
 # The request has all its headers, so that the library adds none but Host and the length.
 OWN_HEADERS = ("accept", "accept-encoding", "content-type", "user-agent")
 
@@ -27,7 +30,7 @@ OWN_HEADERS = ("accept", "accept-encoding", "content-type", "user-agent")
 def open_session(environment: HttpEnvironment) -> ClientSession:
     """Return the connections of an environment, of which none is open yet."""
     limits = environment.limits
-    connector = TCPConnector(
+    connector = CleanConnector(
         resolver=CheckedResolver(environment),
         ssl=environment.ssl_context or default_ssl_context(),
         limit=0,
@@ -49,6 +52,24 @@ def open_session(environment: HttpEnvironment) -> ClientSession:
         # Our own deadline is that of the whole request.
         timeout=ClientTimeout(total=None, sock_connect=limits.connect_timeout_seconds),
     )
+
+
+class CleanConnector(TCPConnector):
+    """Uses no connection on which the server has sent something since the last response.
+
+    The next request would take it for its own response, and the next request may be of another
+    tenant.
+    """
+
+    async def connect(
+        self, req: ClientRequest, traces: list[Any], timeout: ClientTimeout
+    ) -> Connection:
+        for _ in range(MAX_UNASKED):
+            connection = await super().connect(req, traces, timeout)
+            if connection.protocol is not None and not connection.protocol.should_close:
+                return connection
+            connection.close()
+        raise ProtocolError("the server answers before it is asked")
 
 
 class CheckedResolver(AbstractResolver):

@@ -1,13 +1,13 @@
 """Any JSON API by configuration alone: where its records are, and how to find the next page."""
 
-import hashlib
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, NamedTuple
 
-from syncline.connectors.config import read_configuration
+from syncline.connectors.config import ConfigurationReader
 from syncline.connectors.rest.config import (
     Api,
     Pagination,
@@ -16,16 +16,18 @@ from syncline.connectors.rest.config import (
     authentication_of,
     secret_parameters,
 )
-from syncline.connectors.timestamps import earlier, later, read_instant
+from syncline.connectors.timestamps import earlier, later, latest, read_instant
 from syncline.errors import Permanent, Transient
 from syncline.http import HttpClient, Response, Validators
 from syncline.http.pagination import find
 from syncline.model import Connection, Signal, SyncResult
 from syncline.offload import in_thread_if_large
 from syncline.sdk.connector import Connector
+from syncline.sdk.json_text import quick_encoder
 
 SMALL_ANSWER = 8_000_000  # bytes
 ENCODER = json.JSONEncoder(sort_keys=True)
+write_sorted = quick_encoder(ENCODER)
 FORGOTTEN = {400, 404, 410}  # the usual statuses for a page token that expired
 
 
@@ -38,8 +40,11 @@ class Rest(Connector):
 
     provider = "rest"
 
+    def __init__(self) -> None:
+        self._configurations = ConfigurationReader(Api)
+
     async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
-        api = read_configuration(Api, connection.config)
+        api = self._configurations.read(connection.config)
         place = Place.from_json(cursor)
         authentication = authentication_of(api.auth, connection.credentials)
         async with self.http(
@@ -186,9 +191,7 @@ def _largest(since: Since | None, records: list[Any], seen: Any, *, is_first: bo
     """
     if since is None or (since.order == "descending" and not is_first):
         return seen
-    for record in records:
-        seen = later(seen, _at(record, since.field))
-    return seen
+    return latest(seen, (_at(record, since.field) for record in records))
 
 
 def _signal(api: Api, record: Mapping[str, Any], *, is_small: bool) -> Signal:
@@ -222,14 +225,18 @@ def _instant(record: Mapping[str, Any], where: Path, identity: Any) -> datetime:
 
 
 def _at(value: Any, path: Path) -> Any:
+    if "." not in path:  # most paths
+        return value.get(path) if isinstance(value, dict) else None
     for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def _digest(record: Mapping[str, Any], *, is_small: bool) -> str:
+    if is_small:
+        return sha256(write_sorted(record).encode()).hexdigest()[:16]
     # In pieces, because one call on a huge record would block the interpreter.
-    digest = hashlib.sha256()
-    for piece in (json.dumps(record, sort_keys=True),) if is_small else ENCODER.iterencode(record):
+    digest = sha256()
+    for piece in ENCODER.iterencode(record):
         digest.update(piece.encode())
     return digest.hexdigest()[:16]
