@@ -11,10 +11,10 @@ MILLISECONDS_FROM = 100_000_000_000  # in seconds that would be the year 5138
 def read_instant(value: Any) -> datetime | None:
     """Return an aware instant, or None if the value is not one; text without a zone is UTC."""
     try:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return datetime.fromtimestamp(value / (1000 if value >= MILLISECONDS_FROM else 1), UTC)
         if isinstance(value, str):
             return _read_text(value.strip())
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value / (1000 if value >= MILLISECONDS_FROM else 1), UTC)
     except (ValueError, OverflowError, OSError):
         pass
     return None

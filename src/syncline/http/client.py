@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import urlencode
@@ -72,9 +73,10 @@ class HttpClient:
         self._given = options.get("authentication")
         self._base: Url | None = None
         self._from_url: Authentication | None = None
+        self._folder: Url | None = None  # the base, for references that are joined below it
+        self._origin: tuple[str, str, int] | None = None
         if base_url := options.get("base_url"):
-            self._base, self._from_url = _without_user(_parse(base_url))
-        self._origin = self._base.origin if self._base else None
+            self._read_base(base_url)
         self._known_secrets: Scrubber | None = None
         self._read_credentials()
         self._sender = Sender(environment, provider_slug)
@@ -232,6 +234,14 @@ class HttpClient:
         deadline = asyncio.get_running_loop().time() + seconds
         return await self._follow(request, Bounds(deadline, limit))
 
+    def _read_base(self, base_url: str) -> None:
+        if "@" in base_url:  # it may have a password, which no cache keeps
+            self._base, self._from_url = _without_user(_parse(base_url))
+            self._folder = self._base.as_folder()
+        else:
+            self._base, self._folder = _base(base_url)
+        self._origin = self._base.origin
+
     def _read_credentials(self) -> None:
         """Work out what to send."""
         given = self._given
@@ -270,7 +280,8 @@ class HttpClient:
             return _parse(url)
         if not url:
             return self._base
-        base = self._base if url.startswith("/") else self._base.as_folder()
+        base = self._base if url.startswith("/") else self._folder
+        assert base is not None
         try:
             return base.join(url)
         except ValueError:
@@ -322,6 +333,13 @@ def _parse(url: str) -> Url:
         return Url(url)
     except (TypeError, ValueError):
         raise Permanent("the URL cannot be parsed") from None
+
+
+@lru_cache(maxsize=1_000)
+def _base(base_url: str) -> tuple[Url, Url]:
+    """Return a base URL as it is, and as a folder; every run of a connection has the same."""
+    base = _parse(base_url)
+    return base, base.as_folder()
 
 
 def _without_user(url: Url) -> tuple[Url, Authentication | None]:

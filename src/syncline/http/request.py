@@ -21,7 +21,9 @@ from syncline.http.messages import Request, Response
 from syncline.http.pool import ConnectionPool
 from syncline.http.resolution import is_numeric, numeric_host
 
-HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]++:(?:[!-~](?:[\t -~]*[!-~])?)?")
+NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]++")
+VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+USUAL = frozenset({"accept", "accept-encoding", "authorization", "content-type", "user-agent"})
 # They decide where a request ends. Connections are shared, so only the library sets them.
 FRAMING = frozenset(
     {"connection", "content-length", "expect", "keep-alive", "proxy-connection", "trailer",
@@ -165,7 +167,7 @@ def check_headers(request: Request) -> Request:
         shown = min(FRAMING.intersection(headers))
         raise Permanent(f"the header {shown!r} cannot be set: it belongs to the connection")
     for name, value in headers.items():
-        if not HEADER.fullmatch(f"{name}:{value}"):
+        if (name not in USUAL and not NAME.fullmatch(name)) or not VALUE.fullmatch(value):
             shown = name.encode("ascii", "replace").decode()
             raise Permanent(f"the header {shown!r} has characters that a header cannot carry")
     return request

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlencode, urljoin
+from urllib.parse import parse_qs, quote_plus, unquote, urljoin
 
 MAX_LENGTH = 65_536
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -88,12 +88,16 @@ class Url:
         """Return the URL that a reference means when it stands on the page of this URL."""
         if PLAIN_REFERENCE.fullmatch(reference) and self.host:
             folder = "" if reference[0] == "/" else self.raw_path.rpartition("/")[0] + "/"
-            return self._with(raw_path=folder + reference, query=None, fragment=None)
+            joined = self._copy()
+            joined.raw_path, joined.query, joined.fragment = folder + reference, None, None
+            return joined
         return Url(urljoin(str(self), str(Url(reference))))
 
     def as_folder(self) -> "Url":
         """Return this URL with a slash at its end, so that references are joined below it."""
-        return self._with(raw_path=self.raw_path.rstrip("/") + "/")
+        folder = self._copy()
+        folder.raw_path = self.raw_path.rstrip("/") + "/"
+        return folder
 
     def with_params(self, params: Mapping[str, Any]) -> "Url":
         """Return this URL with more query parameters; they replace those of the same name."""
@@ -110,10 +114,18 @@ class Url:
 
     def without_user(self) -> "Url":
         """Return this URL without user information."""
-        return self._with(userinfo="") if self.userinfo else self
+        if not self.userinfo:
+            return self
+        copied = self._copy()
+        copied.userinfo = ""
+        return copied
 
     def without_fragment(self) -> "Url":
-        return self._with(fragment=None) if self.fragment is not None else self
+        if self.fragment is None:
+            return self
+        copied = self._copy()
+        copied.fragment = None
+        return copied
 
     @property
     def user(self) -> tuple[str, str]:
@@ -142,13 +154,21 @@ class Url:
         return parse_qs(self.query or "", keep_blank_values=True)
 
     def _with_query(self, params: Mapping[str, list[str]]) -> "Url":
-        query = urlencode([(name, one) for name, values in params.items() for one in values])
-        return self._with(query=query or None)
+        copied = self._copy()
+        pairs = [
+            f"{quote_plus(name)}={quote_plus(one)}"
+            for name, values in params.items()
+            for one in values
+        ]
+        copied.query = "&".join(pairs) or None
+        return copied
 
-    def _with(self, **changes: str | None) -> "Url":
+    def _copy(self) -> "Url":
         copied = object.__new__(Url)
-        for name in Url.__slots__:
-            setattr(copied, name, changes[name] if name in changes else getattr(self, name))
+        copied.scheme, copied.userinfo = self.scheme, self.userinfo
+        copied.host, copied.port = self.host, self.port
+        copied.raw_path, copied.query = self.raw_path, self.query
+        copied.fragment = self.fragment
         return copied
 
 
@@ -163,6 +183,8 @@ def _read_authority(authority: str, scheme: str) -> tuple[str, str, int | None]:
     """Return the user information, the host and the port."""
     if not authority:
         return "", "", None
+    if "\\" in authority:  # some programs end the host there
+        raise InvalidUrl("the host has characters that no name has")
     userinfo, _, place = authority.rpartition("@")
     if place.startswith("["):
         host, bracket, port = place[1:].partition("]")

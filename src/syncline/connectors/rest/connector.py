@@ -28,6 +28,7 @@ from syncline.sdk.json_text import quick_encoder
 SMALL_ANSWER = 8_000_000  # bytes
 ENCODER = json.JSONEncoder(sort_keys=True)
 write_sorted = quick_encoder(ENCODER)
+IDENTITIES = (str, int)
 FORGOTTEN = {400, 404, 410}  # the usual statuses for a page token that expired
 
 
@@ -132,7 +133,8 @@ def _read_page(api: Api, answer: Response, place: Place, secret: Iterable[str]) 
         raise Permanent("config.pagination: the next page of a page is itself")
     seen = _largest(api.since, records, place.seen, is_first=is_first)
     is_small = len(answer.content) <= SMALL_ANSWER
-    signals = [_signal(api, record, is_small=is_small) for record in records]
+    where = api.time or (api.since.field if api.since else None)
+    signals = [_signal(api, record, where, is_small=is_small) for record in records]
     if following is not None:
         return Page(signals, Place(place.since, seen, following))
     since = later(place.since, seen)
@@ -194,16 +196,15 @@ def _largest(since: Since | None, records: list[Any], seen: Any, *, is_first: bo
     return latest(seen, (_at(record, since.field) for record in records))
 
 
-def _signal(api: Api, record: Mapping[str, Any], *, is_small: bool) -> Signal:
+def _signal(api: Api, record: Mapping[str, Any], where: Path | None, *, is_small: bool) -> Signal:
     identity = _at(record, api.id)
-    if not isinstance(identity, str | int) or identity == "":
+    if not isinstance(identity, IDENTITIES) or identity == "":
         raise Permanent(f"config.id: a record has no id at {api.id!r}")
-    where = api.time or (api.since.field if api.since else None)
     if where is None:
         raise Permanent("config.time: expected the path of each record's time, or config.since")
     version = _at(record, api.version) if api.version else _digest(record, is_small=is_small)
     return Signal(
-        kind=_kind(api, record),
+        kind=api.kind if api.tombstones is None else _kind(api, record),
         occurred_at=_instant(record, where, identity),
         payload=record,
         dedupe_key=f"{identity}@{version}",
