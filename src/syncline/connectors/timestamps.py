@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any
 
 MILLISECONDS_FROM = 100_000_000_000  # in seconds that would be the year 5138
@@ -57,6 +58,7 @@ def earlier(value: Any, seconds: float) -> Any:
     return value - type(value)(seconds * (1000 if value >= MILLISECONDS_FROM else 1))
 
 
+@lru_cache(maxsize=1_000)  # the time of a record is often its version too
 def _read_text(text: str) -> datetime | None:
     try:
         instant = datetime.fromisoformat(text)

@@ -18,7 +18,7 @@ from syncline.offload import SMALL_BYTES, in_thread
 LARGE_PARSES = threading.BoundedSemaphore(2)  # each may need 100 MB of memory
 BLANKS = b" \t\r\n\xef\xbb\xbf"
 CHARSET = re.compile(r"charset\s*+=\s*+[\"']?([\w.:-]{1,40})", re.IGNORECASE)
-LINK = re.compile(r"<([^>]*+)>([^<]*+)")
+LINK = re.compile(r"<([^<>]*+)>([^<]*+)")
 LINK_PARAMETER = re.compile(r";\s*+([\w*!#$&+.^`|~-]++)\s*+=\s*+(?:\"([^\"]*+)\"|([^\s;,\"]*+))")
 LONGEST_LINKS = 65_536
 
