@@ -77,6 +77,7 @@ WORST_CASES = {
     ("http/url.py", "[0-9]{1,5}"): Worst(64 * KB, ("1",)),
     ("http/url.py", "[^!$-;=@"): Worst(64 * KB, (" ", "%", "a", "ü")),
     ("http/url.py", "[^!$-;=?"): Worst(64 * KB, (" ", "%", "a", "ü")),
+    ("http/url.py", "[^A-Za-z0-9_.~-]"): Worst(64 * KB, (" ", "%", "a", "ü")),
     ("http/url.py", "/?(?:[A-Za"): Worst(64 * KB, ("a/", "a", "/", "a.")),
     ("keyring.py", "[A-Za-z0-9_.-]{1,64}"): Worst(64 * KB, ("a",)),
     ("policy/schedule.py", r"\d{1,9}"): Worst(64 * KB, ("1",)),

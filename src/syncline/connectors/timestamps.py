@@ -37,13 +37,14 @@ def latest(seen: Any, values: Iterable[Any]) -> Any:
     """Return the largest of many values, like `later`, and read the largest so far only once."""
     instant: datetime | None = None  # of `seen`, once it was read
     for value in values:
-        if type(seen) is str and type(value) is str:
-            instant, other = instant or read_instant(seen), read_instant(value)
-            if instant is not None and other is not None:
-                if other > instant:
-                    seen, instant = value, other
-                continue
-        seen, instant = later(seen, value), None
+        are_texts = type(seen) is str and type(value) is str
+        other = read_instant(value) if are_texts else None
+        if instant is None and other is not None:
+            instant = read_instant(seen)
+        if instant is None or other is None:
+            seen, instant = later(seen, value), None
+        elif other > instant:
+            seen, instant = value, other
     return seen
 
 

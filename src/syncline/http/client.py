@@ -227,12 +227,19 @@ class HttpClient:
         self._read_credentials()
 
     async def _call(self, method: str, url: str, options: Options) -> Response:
-        request = self._build(method, url, options)
+        first = request = self._build(method, url, options)
         limits = self._environment.limits
         seconds = options.get("timeout_seconds") or limits.timeout_seconds
         limit = options.get("max_bytes") or limits.max_response_bytes
-        deadline = asyncio.get_running_loop().time() + seconds
-        return await self._follow(request, Bounds(deadline, limit))
+        bounds = Bounds(asyncio.get_running_loop().time() + seconds, limit)
+        for _ in range(limits.max_redirects + 1):
+            response = await self._sender.send(request, bounds, self._scrub)
+            if not is_redirect(response):
+                return response
+            following = next_request(request, response, first=first)
+            request = check_headers(self._authenticate(following))
+        described = describe(first.method, first.url)
+        raise Permanent(f"{described} was redirected more than {limits.max_redirects} times")
 
     def _read_base(self, base_url: str) -> None:
         if "@" in base_url:  # it may have a password, which no cache keeps
@@ -300,18 +307,6 @@ class HttpClient:
         for name, value in self._authentication.headers.items():
             request.headers.setdefault(name.lower(), value)
         return request
-
-    async def _follow(self, first: Request, bounds: Bounds) -> Response:
-        request = first
-        for _ in range(self._environment.limits.max_redirects + 1):
-            response = await self._sender.send(request, bounds, self._scrub)
-            if not is_redirect(response):
-                return response
-            following = next_request(request, response, first=first)
-            request = check_headers(self._authenticate(following))
-        limit = self._environment.limits.max_redirects
-        described = describe(first.method, first.url)
-        raise Permanent(f"{described} was redirected more than {limit} times")
 
     def _judge(
         self, response: Response, method: str, url: str, options: Options

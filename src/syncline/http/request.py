@@ -20,6 +20,7 @@ from syncline.http.failures import failure_of
 from syncline.http.messages import Request, Response
 from syncline.http.pool import ConnectionPool
 from syncline.http.resolution import is_numeric, numeric_host
+from syncline.offload import SMALL_BYTES
 
 NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]++")
 VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
@@ -121,7 +122,8 @@ class Sender:
                 response = await unpack(response, request, limit)
             call.received_bytes = len(response.content)
             response.max_json_values = environment.limits.max_json_values
-            await response.prepare()
+            if len(response.content) > SMALL_BYTES:
+                await response.prepare()
             return response
 
     async def _call(self, request: Request, limit: int, call: Call) -> Response:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any
-from urllib.parse import parse_qs, quote_plus, unquote, urljoin
+from urllib.parse import parse_qs, unquote, urljoin
 
 MAX_LENGTH = 65_536
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -23,6 +23,7 @@ PORT = re.compile(r"[0-9]{1,5}")
 # Everything that a part may not contain as it is. A percent sign may be the start of an escape.
 UNSAFE_IN_PATH = re.compile(r"[^!$-;=@-_a-z|~]")
 UNSAFE_IN_QUERY = re.compile(r"[^!$-;=?-~]")
+UNSAFE_IN_FORM = re.compile(r"[^A-Za-z0-9_.~-]")
 PLAIN_REFERENCE = re.compile(r"/?(?:[A-Za-z0-9_~-]++/)*+[A-Za-z0-9_~-]++/?")
 
 
@@ -156,7 +157,7 @@ class Url:
     def _with_query(self, params: Mapping[str, list[str]]) -> "Url":
         copied = self._copy()
         pairs = [
-            f"{quote_plus(name)}={quote_plus(one)}"
+            f"{UNSAFE_IN_FORM.sub(_encode_form, name)}={UNSAFE_IN_FORM.sub(_encode_form, one)}"
             for name, values in params.items()
             for one in values
         ]
@@ -255,3 +256,7 @@ def _without_dots(path: str) -> str:
 
 def _encode(found: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in found[0].encode())
+
+
+def _encode_form(found: re.Match[str]) -> str:
+    return "+" if found[0] == " " else _encode(found)
