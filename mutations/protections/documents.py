@@ -9,10 +9,8 @@ DOCUMENTS = (
         "http/body.py",
         (
             (
-                "            if size > limit:\n"
-                "                raise _too_large(described, limit)\n"
-                "            pieces",
-                "            pieces",
+                "            if self._size > self._limit:\n",
+                "            if False:\n",
             ),
         ),
         "tests/http/test_answers.py::test_a_body_that_grows_when_decompressed_is_refused",
@@ -60,7 +58,7 @@ DOCUMENTS = (
     Mutation(
         "large documents off the event loop",
         "parsing one blocks the worker",
-        "http/body.py",
+        "http/messages.py",
         (("        if len(content) <= SMALL_BYTES or", "        if True or"),),
         "tests/security/test_hostile_documents.py::test_a_connector_that_asks_for_json_does_not_hold_the_loop",
     ),
@@ -119,6 +117,48 @@ DOCUMENTS = (
         "tests/connectors/test_imap.py::test_a_cursor_cannot_name_more_than_it_can_fetch",
     ),
     Mutation(
+        "a pool for each set of permissions",
+        "a provider reaches this machine over the connection of one that may",
+        "http/pool.py",
+        (("            environment.allow_private,\n            environment.is_allowed,\n", ""),),
+        "tests/http/test_pool.py::test_a_permission_does_not_extend_to_others",
+    ),
+    Mutation(
+        "the check of numeric hosts",
+        "a numeric host reaches loopback over an open connection",
+        "http/request.py",
+        (("        if is_numeric(host):\n", "        if False:\n"),),
+        "tests/http/test_addresses.py::test_the_spellings_do_lead_to_loopback",
+    ),
+    Mutation(
+        "the check where a socket is opened",
+        "a library that connects by another way reaches any address",
+        "http/transport.py",
+        (("    check_address(environment, address[0], address[0])\n", ""),),
+        "tests/http/test_pool.py::test_no_socket_is_opened_to_a_private_address",
+    ),
+    Mutation(
+        "answers that nobody asked for",
+        "the next request on a shared connection gets a forged answer",
+        "http/transport.py",
+        (("and not connection.protocol.should_close:", ":"),),
+        "tests/http/test_pool.py::test_an_answer_that_nobody_asked_for_is_not_given_to_the_next",
+    ),
+    Mutation(
+        "headers that frame a request",
+        "a tenant desynchronises a connection that others use",
+        "http/request.py",
+        (("    if not FRAMING.isdisjoint(headers):\n", "    if False:\n"),),
+        "tests/http/test_pool.py::test_headers_that_frame_a_request_are_refused",
+    ),
+    Mutation(
+        "integers beyond 64 bits",
+        "an id of a provider loses its last digits",
+        "json_bounds.py",
+        ((" and not _may_have_long_number(document):\n", ":\n"),),
+        "tests/test_json_bounds.py::test_the_quick_parser_gives_what_json_gives",
+    ),
+    Mutation(
         "our own list of denied addresses",
         "the host of an Azure machine can be reached",
         "http/addresses.py",
@@ -136,7 +176,7 @@ DOCUMENTS = (
         "secrets that do not follow a redirect",
         "another origin gets the headers of the request",
         "http/redirects.py",
-        (("if (same_origin or name.lower() in HARMLESS_HEADERS)", "if True"),),
+        (("if (same_origin or name in HARMLESS_HEADERS)", "if True"),),
         "tests/http/test_answers.py::test_credentials_go_only_to_their_own_origin",
     ),
     Mutation(
@@ -145,7 +185,7 @@ DOCUMENTS = (
         "http/client.py",
         (
             (
-                "if not self._authentication or origin_of(request.url) != self._origin:",
+                "if not self._authentication or request.url.origin != self._origin:",
                 "if not self._authentication:",
             ),
         ),

@@ -186,7 +186,7 @@ PROGRAMS = (
     Mutation(
         "the addresses of foreign programs",
         "their proxy connects to any address",
-        "http/transport.py",
+        "http/resolution.py",
         (
             (
                 "if not environment.allow_private and not environment.is_allowed(address):",

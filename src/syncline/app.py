@@ -26,6 +26,7 @@ from syncline.engine.upkeep.retention import Pruner, PruneReport
 from syncline.engine.wakeup import Wakeup
 from syncline.engine.worker.worker import Worker
 from syncline.errors import SettingsError
+from syncline.http.pool import ConnectionPool
 from syncline.keyring import KeyRing
 from syncline.model import ApiRole, Finding, Job, JobType, SchemaVersions
 from syncline.policy.evidence import Explanation
@@ -79,7 +80,8 @@ class Engine:
         self.telemetry = Telemetry(
             tenant_label=self.settings.telemetry.tenant_label, cell=self.settings.schema
         )
-        configure_connectors(self.providers, self.settings, self.telemetry.http)
+        self._http_pool = ConnectionPool()
+        configure_connectors(self.providers, self.settings, self.telemetry.http, self._http_pool)
         self._clock = clock_from(clock)
         self._vault = Vault(KeyRing.of(self.settings.secret_keys))
         self._dice = Dice(rng)
@@ -92,6 +94,8 @@ class Engine:
             if url is None:
                 self._embedded = await resources.enter_async_context(EmbeddedPostgres())
                 url = self._embedded.url
+            self._http_pool.open()
+            resources.push_async_callback(self._http_pool.close)  # after the last token refresh
             await self._open_pools(url, resources)
             self._build(url)
             self._resources = resources.pop_all()

@@ -1,11 +1,14 @@
 """Instants as providers write them."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from functools import reduce
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from syncline.connectors.timestamps import earlier, later, read_instant
+from syncline.connectors.timestamps import earlier, later, latest, read_instant
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
@@ -46,3 +49,13 @@ def test_an_earlier_value_keeps_its_form() -> None:
     assert earlier(1_700_000_010, 10) == 1_700_000_000
     assert earlier(1_700_000_010_000, 10) == 1_700_000_000_000
     assert earlier("abc", 10) == "abc"
+
+
+SEEN = st.sampled_from(
+    [None, "2024-05-01T12:00:00Z", "2024-05-01T14:00:00+02:00", "2024-05-02", "soon", "", 3, 4.5]
+)
+
+
+@given(SEEN, st.lists(SEEN))
+def test_the_latest_of_many_is_found_one_by_one(seen: Any, values: list[Any]) -> None:
+    assert latest(seen, values) == reduce(later, values, seen)

@@ -3,17 +3,20 @@
 import json
 import re
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.httpserver import HttpServer, Reply, json_reply, threaded_server
 from support.records_api import TOKEN, RecordsApi
 from syncline import Permanent, RateLimited, Transient, Unauthorized
-from syncline.connectors.config import read_configuration
+from syncline.connectors.config import ConfigurationReader, read_configuration
 from syncline.connectors.rest.config import Api
-from syncline.connectors.rest.connector import Rest
+from syncline.connectors.rest.connector import Rest, _digest
 from syncline.testing.conformance import ConnectorConformance
 from syncline.testing.trial import TrialPage, prepare_trial, take_pages, trial_connection, walk
 
@@ -238,3 +241,31 @@ def test_the_documented_example_is_valid() -> None:
 async def test_a_bad_cursor_is_refused(server: HttpServer) -> None:
     with pytest.raises(Permanent, match="cursor: expected"):
         await run(configuration(server), ["a"])
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(st.dictionaries(st.text(), JSON_VALUES), st.booleans())
+def test_the_digest_of_a_record_never_changes(record: dict[str, Any], is_small: bool) -> None:
+    """It is a part of the dedupe key: with another one, every record would come again."""
+    text = json.dumps(record, sort_keys=True)
+    assert _digest(record, is_small=is_small) == sha256(text.encode()).hexdigest()[:16]
+
+
+def test_configurations_are_remembered_by_their_text_and_not_forever() -> None:
+    reader = ConfigurationReader(Api, remembered=2)
+    one = {"base_url": "https://api.example", "params": {"all": 1}}
+    other = {"base_url": "https://api.example", "params": {"all": True}}
+
+    assert reader.read(one) is reader.read(dict(one))
+    assert reader.read(other).params == {"all": True}
+    assert reader.read(one).params["all"] is not True
+    first = reader.read(one)
+    reader.read({"base_url": "https://third.example"})
+    assert reader.read(one) is not first
+    with pytest.raises(Permanent, match=r"config\.base_url"):
+        reader.read({"base_url": 3})

@@ -1,11 +1,10 @@
 """No connector reaches a private address, however it is written."""
 
-import httpx2
 import pytest
 
 from support.httpserver import Reply, http_server
 from syncline import Permanent, Transient
-from syncline.http import HttpClient, HttpEnvironment
+from syncline.http import HttpClient, HttpEnvironment, HttpLimits, Url
 from syncline.http.addresses import check_url, is_public
 
 # By the purpose of each range, with its first and last address where possible.
@@ -108,7 +107,7 @@ async def test_only_http_schemes_and_ports_are_allowed(url: str) -> None:
 
 @pytest.mark.parametrize("port", [80, 443, 1024, 8443, 65535])
 def test_usual_ports_are_allowed(port: int) -> None:
-    check_url(httpx2.URL(f"http://example.com:{port}/"), allow_private=False)
+    check_url(Url(f"http://example.com:{port}/"), allow_private=False)
 
 
 class Rebinding:
@@ -129,7 +128,9 @@ def only_this_is_public(address: str) -> bool:
 async def test_a_name_that_turns_private_is_refused() -> None:
     """Rebinding: the name resolves to another address for the second request."""
     resolver = Rebinding(["127.0.0.2"], ["127.0.0.1"])
-    environment = HttpEnvironment(resolve=resolver, is_allowed=only_this_is_public)
+    environment = HttpEnvironment(
+        HttpLimits(dns_cache_seconds=0), resolve=resolver, is_allowed=only_this_is_public
+    )
     closing = Reply(200, b"hello", {"connection": "close"})
     async with (
         http_server(lambda _: closing, host="127.0.0.2") as server,
@@ -152,6 +153,30 @@ async def test_a_name_is_resolved_once_and_the_checked_address_is_used() -> None
 
     assert server.seen[0].headers["host"] == f"rebind.example:{server.port}"
     assert resolver.answers == [["127.0.0.1"]]
+
+
+async def test_a_checked_address_is_kept_for_a_while() -> None:
+    resolver = Rebinding(["127.0.0.2"], ["127.0.0.1"])
+    environment = HttpEnvironment(resolve=resolver, is_allowed=only_this_is_public)
+    closing = Reply(200, b"hello", {"connection": "close"})
+    async with (
+        http_server(lambda _: closing, host="127.0.0.2") as server,
+        HttpClient(environment) as http,
+    ):
+        for _ in range(2):
+            await http.get(f"http://rebind.example:{server.port}/")
+
+    assert len(server.seen) == 2
+    assert resolver.answers == [["127.0.0.1"]]
+
+
+async def test_each_address_is_tried_in_turn() -> None:
+    resolver = Rebinding(["127.0.0.3", "127.0.0.2"])
+    environment = HttpEnvironment(resolve=resolver, allow_private=True)
+    async with http_server([Reply()], host="127.0.0.2") as server, HttpClient(environment) as http:
+        await http.get(f"http://two.example:{server.port}/")
+
+    assert len(server.seen) == 1
 
 
 async def test_one_private_address_among_public_ones_refuses_the_name() -> None:

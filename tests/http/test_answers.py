@@ -8,7 +8,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import httpx2
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -16,8 +15,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from support.httpserver import Reply, Seen, http_server, json_reply
 from syncline import Permanent, Transient
-from syncline.http import Authentication, Exchange, HttpClient, HttpEnvironment, Validators
+from syncline.http import (
+    Authentication,
+    Exchange,
+    HttpClient,
+    HttpEnvironment,
+    Request,
+    Response,
+    Validators,
+)
 from syncline.http.body import PIECE, _decoder
+from syncline.http.environment import Send
 
 Local = Callable[..., HttpClient]
 
@@ -55,7 +63,7 @@ async def test_a_body_that_grows_when_decompressed_is_refused(local: Local) -> N
 
 def test_no_piece_of_a_compressed_body_is_large() -> None:
     """A kilobyte may become a megabyte, so each small piece is counted before the next."""
-    pieces = list(_decoder("gzip", "GET /").feed(gzip.compress(bytes(10_000_000))))
+    pieces = list(_decoder("gzip", Request("GET", "/")).feed(gzip.compress(bytes(10_000_000))))
 
     assert sum(map(len, pieces)) == 10_000_000
     assert max(map(len, pieces)) <= PIECE
@@ -229,10 +237,11 @@ async def test_addresses_are_joined_to_the_base(local: Local) -> None:
 
 async def test_a_tool_sees_every_exchange_and_may_answer_itself(local: Local) -> None:
     told: list[Exchange] = []
-    replayed = httpx2.MockTransport(lambda _: httpx2.Response(200, content=b"played back"))
-    environment = HttpEnvironment(
-        allow_private=True, wrap_transport=lambda _: replayed, on_exchange=told.append
-    )
+
+    async def replay(request: Request, send: Send) -> Response:
+        return Response(200, content=b"played back")
+
+    environment = HttpEnvironment(allow_private=True, intercept=replay, on_exchange=told.append)
     async with local(
         "http://localhost/x", environment=environment, credentials={"query": {"key": "canary"}}
     ) as http:
@@ -247,20 +256,12 @@ async def test_a_tool_sees_every_exchange_and_may_answer_itself(local: Local) ->
 async def test_a_recorder_sees_what_is_sent_and_passes_it_on(local: Local) -> None:
     seen: list[tuple[str, bytes]] = []
 
-    class Recorder(httpx2.AsyncBaseTransport):
-        def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
-            self.inner = inner
+    async def record(request: Request, send: Send) -> Response:
+        answer = await send(request)
+        seen.append((str(request.url), answer.content))
+        return answer
 
-        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-            answer = await self.inner.handle_async_request(request)
-            seen.append((str(request.url), await answer.aread()))
-            plain = {"content-type": answer.headers["content-type"]}
-            return httpx2.Response(answer.status_code, headers=plain, content=answer.content)
-
-        async def aclose(self) -> None:
-            await self.inner.aclose()
-
-    environment = HttpEnvironment(allow_private=True, wrap_transport=Recorder)
+    environment = HttpEnvironment(allow_private=True, intercept=record)
     packed = Reply(
         200, gzip.compress(b"[1]"), {"content-encoding": "gzip", "content-type": "application/json"}
     )

@@ -6,12 +6,11 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
-import httpx2
 import pytest
 
 from support.httpserver import Reply, http_server, json_reply
 from syncline import Permanent, RateLimited, SyncError, Transient, Unauthorized
-from syncline.http import HttpClient, wait_seconds
+from syncline.http import HttpClient, Response, wait_seconds
 from syncline.http.status_errors import error_of
 
 Local = Callable[..., HttpClient]
@@ -50,7 +49,7 @@ IN_90_SECONDS = format_datetime(NOW + timedelta(seconds=90), usegmt=True)
 def test_error_statuses_become_errors(
     status: int, headers: dict[str, str], error: type[SyncError]
 ) -> None:
-    answer = httpx2.Response(status, headers=headers)
+    answer = Response(status, headers)
 
     found = error_of(answer, described="GET /tickets", now=NOW)
 
@@ -115,7 +114,7 @@ def test_headers_say_how_long_to_wait(headers: dict[str, str], seconds: float | 
     [({"retry_after_ms": 1500}, 1.5), ({"retry_after": 2}, 2), ({"retry_after": True}, None)],
 )
 def test_the_body_says_how_long_to_wait(body: Any, seconds: float | None) -> None:
-    found = error_of(httpx2.Response(429, json=body), described="GET /", now=NOW)
+    found = error_of(Response(429, json=body), described="GET /", now=NOW)
 
     assert isinstance(found, RateLimited)
     assert found.retry_after_seconds == seconds
@@ -133,13 +132,13 @@ def test_the_body_says_how_long_to_wait(body: Any, seconds: float | None) -> Non
     ],
 )
 def test_the_message_in_the_body_is_quoted(body: Any) -> None:
-    found = error_of(httpx2.Response(404, json=body), described="GET /", now=NOW)
+    found = error_of(Response(404, json=body), described="GET /", now=NOW)
 
     assert str(found) == "GET / answered 404: no such ticket"
 
 
 def test_an_html_page_is_not_quoted() -> None:
-    page = httpx2.Response(404, html="<html>lots</html>")
+    page = Response(404, {"content-type": "text/html"}, b"<html>lots</html>")
 
     assert str(error_of(page, described="GET /", now=NOW)) == "GET / answered 404"
 

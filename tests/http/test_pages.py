@@ -3,18 +3,17 @@
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import httpx2
 import pytest
 
 from support.httpserver import Reply, Seen, http_server, json_reply
 from syncline import Transient
-from syncline.http import BlockingHttpClient, HttpClient
+from syncline.http import BlockingHttpClient, HttpClient, Response
 
 Local = Callable[..., HttpClient]
 TICKETS = list(range(25))
 
 
-async def collect(pages: AsyncIterator[httpx2.Response], *keys: str) -> list[Any]:
+async def collect(pages: AsyncIterator[Response], *keys: str) -> list[Any]:
     found = []
     async for page in pages:
         value = page.json()

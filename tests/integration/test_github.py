@@ -13,7 +13,8 @@ from integration.servers import Server, Toll, free_port, running
 from support.github import TOKEN, GitHubDouble
 from support.httpserver import threaded_server
 from syncline.connectors.github import GitHub
-from syncline.http import HttpEnvironment
+from syncline.http import HttpEnvironment, Request, Response
+from syncline.http.environment import Send
 from syncline.testing.trial import take_pages
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -35,29 +36,21 @@ def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-class AsRecorded(httpx2.AsyncBaseTransport):
-    """Sends requests exactly as they were recorded; the server knows no others."""
-
-    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
-        self._inner = inner
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        for name in ("state", "sort", "direction", "since"):
-            request.url = request.url.copy_remove_param(name)
-        for name in ("x-github-api-version", "if-none-match"):
-            request.headers.pop(name, None)
-        request.headers.update(RECORDED)
-        return await self._inner.handle_async_request(request)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+async def as_recorded(request: Request, send: Send) -> Response:
+    """Send requests exactly as they were recorded; the server knows no others."""
+    for name in ("state", "sort", "direction", "since"):
+        request.url = request.url.without_param(name)
+    for name in ("x-github-api-version", "if-none-match"):
+        request.headers.pop(name, None)
+    request.headers.update(RECORDED)
+    return await send(request)
 
 
 async def test_recorded_pages_are_followed_by_their_links(fixtures: Server) -> None:
     answer = httpx2.post(f"{fixtures.url}/fixtures", json={"scenario": "paginate-issues"})
     base_url = answer.raise_for_status().json()["url"]
     connector = GitHub()
-    connector.http_environment = HttpEnvironment(allow_private=True, wrap_transport=AsRecorded)
+    connector.http_environment = HttpEnvironment(allow_private=True, intercept=as_recorded)
     config: dict[str, Any] = {
         "base_url": base_url,
         "repositories": ["octokit-fixture-org/paginate-issues"],

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.errors import ContractError
-from syncline.sdk.json_text import decode_json, encode_json, read_json, same_json
+from syncline.sdk.json_text import (
+    ENCODER,
+    decode_json,
+    encode_json,
+    quick_encoder,
+    read_json,
+    same_json,
+)
 
 LIMIT = 100_000
 
@@ -192,3 +199,31 @@ def test_no_text_is_no_value() -> None:
 def test_same_json(one: Any, other: Any, same: bool) -> None:
     assert same_json(one, other) is same
     assert same_json(other, one) is same
+
+
+strange = st.sampled_from(
+    [float("nan"), float("inf"), "\ud800", "\0", 10**40, {1: 2}, {None: 1, True: 2}, {(1,): 1},
+     {1, 2}, b"a", Decimal(1), datetime(2026, 1, 1), Colour.RED, Size.LARGE, (1, 2), object]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("encoder", [ENCODER, json.JSONEncoder(sort_keys=True)])
+@given(value=st.recursive(values | strange, lambda inner: st.lists(inner) | st.tuples(inner)))
+def test_the_quick_encoder_writes_and_refuses_like_its_encoder(
+    encoder: json.JSONEncoder, value: Any
+) -> None:
+    def outcome_of(encode: Any) -> Any:
+        try:
+            return encode(value)
+        except (TypeError, ValueError) as error:
+            return type(error), str(error)
+
+    assert outcome_of(quick_encoder(encoder)) == outcome_of(encoder.encode)
+
+
+def test_a_value_that_contains_itself_is_called_so() -> None:
+    inside: list[Any] = []
+    inside.append(inside)
+    with pytest.raises(ContractError, match="contains itself"):
+        encode_json(inside, limit=LIMIT, where="cursor")
+    assert encode_json([[]], limit=LIMIT, where="cursor") == "[[]]"

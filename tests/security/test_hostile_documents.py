@@ -222,22 +222,18 @@ def test_a_small_answer_takes_little_memory() -> None:
 
 MEMORY = """
 import asyncio, zlib
-import httpx2
 from syncline.errors import Permanent
-from syncline.http import HttpClient, HttpEnvironment
+from syncline.http import HttpClient, HttpEnvironment, Response
 
 press = zlib.compressobj(9, zlib.DEFLATED, 31)
 body = press.compress(b"[") + b"".join(press.compress(b"[]," * 10_000) for _ in range(2_100))
 body += press.compress(b"[]]") + press.flush()
 
-def answer(request):
-    stream = httpx2.ByteStream(body)
-    return httpx2.Response(200, headers={"content-encoding": "gzip"}, stream=stream)
+async def answer(request, send):
+    return Response(200, {"content-encoding": "gzip"}, body)
 
 async def main():
-    environment = HttpEnvironment(
-        allow_private=True, wrap_transport=lambda _: httpx2.MockTransport(answer)
-    )
+    environment = HttpEnvironment(allow_private=True, intercept=answer)
     async with HttpClient(environment) as http:
         got = await http.get("http://127.0.0.1:1/")
         try:

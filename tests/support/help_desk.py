@@ -1,13 +1,12 @@
 """A help desk's HTTP API in memory, and connectors of every kind for it."""
 
-import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx2
-
 from syncline import Connection, Connector, Signal, SyncResult
+from syncline.http import Request, Response
+from syncline.http.environment import Send
 from syncline.testing.checks import Subject
 
 URL = "https://desk.example"
@@ -19,19 +18,18 @@ TICKETS = [
 ]
 
 
-class HelpDeskServer(httpx2.AsyncBaseTransport):
+class HelpDeskServer:
     """Answers `/tickets?after=` without a socket."""
 
     def __init__(self) -> None:
-        self.requests: list[httpx2.Request] = []
+        self.requests: list[Request] = []
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+    async def __call__(self, request: Request, send: Send) -> Response:
         self.requests.append(request)
         after = int(request.url.params["after"])
         found = [ticket for ticket in TICKETS if ticket["id"] > after][:PAGE_SIZE]  # type: ignore[operator]
-        body = json.dumps({"tickets": found}).encode()
         headers = {"content-type": "application/json", "set-cookie": "session=abc"}
-        return httpx2.Response(200, headers=headers, stream=httpx2.ByteStream(body))
+        return Response(200, headers, json={"tickets": found})
 
 
 class HelpDesk(Connector):
@@ -85,4 +83,4 @@ class BlockingHelpDesk(HelpDesk):
 
 def help_desk_subject(make: Any = HelpDesk, **options: Any) -> Subject:
     """Return a connector to check, in front of a help desk of its own."""
-    return Subject(make=make, answers=lambda: lambda _: HelpDeskServer(), max_pages=10, **options)
+    return Subject(make=make, answers=HelpDeskServer, max_pages=10, **options)

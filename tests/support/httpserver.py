@@ -53,6 +53,7 @@ class HttpServer:
         self._answer = answer
         self._left = [] if callable(answer) else list(answer)
         self.seen: list[Seen] = []
+        self.accepted = 0  # connections
         self.port = 0
         self.scheme = "http"
         self._open: set[asyncio.StreamWriter] = set()
@@ -62,6 +63,14 @@ class HttpServer:
     def url(self) -> str:
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
+    @property
+    def is_connected(self) -> bool:
+        return bool(self._open)
+
+    async def left(self) -> None:
+        """Wait until every client has closed its connections."""
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
     def reply(self, seen: Seen) -> Reply | Awaitable[Reply]:
         return self._answer(seen) if callable(self._answer) else self._left.pop(0)
 
@@ -69,6 +78,7 @@ class HttpServer:
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
+        self.accepted += 1
         self._open.add(writer)
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while (seen := await _read(reader)) is not None:

@@ -37,7 +37,7 @@ class Trial:
     async def run(self) -> None:
         """Take pages until the end, the limit or an error. The error is kept, not raised."""
         masker = Masker(self.credentials)
-        prepare_trial(self.connector, lambda inner: Recorder(inner, self.calls, masker))
+        prepare_trial(self.connector, Recorder(self.calls, masker))
         connection = trial_connection(self.connector, self.config, self.credentials)
         try:
             async with aclosing(walk(self.connector, connection, self.cursor)) as pages:

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from httpx2 import Response
 from pydantic import Field, StringConstraints
 
 from syncline.connectors.config import Configuration, read_configuration
 from syncline.connectors.timestamps import earlier, later, read_instant
 from syncline.errors import Permanent, RateLimited, SyncError, Transient
-from syncline.http import HttpClient, Validators
+from syncline.http import HttpClient, Response, Validators
 from syncline.model import Connection, Signal, SyncResult
 from syncline.offload import in_thread_if_large
 from syncline.sdk.connector import Connector

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from httpx2 import Response
 from pydantic import Field
 
 from syncline.connectors.config import Configuration, read_configuration
 from syncline.connectors.timestamps import read_instant
 from syncline.errors import Permanent, Transient
-from syncline.http import HttpClient
+from syncline.http import HttpClient, Response
 from syncline.model import Connection, Signal, SyncResult
 from syncline.offload import in_thread_if_large
 from syncline.sdk.connector import Connector

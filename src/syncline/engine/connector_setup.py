@@ -9,12 +9,16 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from syncline.http.environment import HttpEnvironment, HttpLimits, HttpTelemetry
+from syncline.http.pool import ConnectionPool
 from syncline.sdk.connector import Connector
 from syncline.settings import Settings
 
 
 def configure_connectors(
-    connectors: Mapping[str, Connector], settings: Settings, telemetry: HttpTelemetry
+    connectors: Mapping[str, Connector],
+    settings: Settings,
+    telemetry: HttpTelemetry,
+    pool: ConnectionPool | None = None,
 ) -> None:
     """Set each connector's HTTP environment, limits, folder and settings."""
     http = settings.http
@@ -23,6 +27,8 @@ def configure_connectors(
         connect_timeout_seconds=http.connect_timeout_seconds,
         max_response_bytes=http.max_response_bytes,
         max_redirects=http.max_redirects,
+        max_json_values=http.max_json_values,
+        connections_per_origin=http.connections_per_origin,
     )
     cpu_seconds = ceil(settings.executor.max_run_seconds)
     state = _state_folder(settings)
@@ -32,6 +38,7 @@ def configure_connectors(
                 limits=limits,
                 allow_private=http.allows_private(provider_slug),
                 telemetry=telemetry,
+                pool=pool,
             )
             connector.child_limits = replace(connector.child_limits, cpu_seconds=cpu_seconds)
             connector.sandboxed = not settings.foreign.is_unsandboxed(provider_slug)

@@ -7,20 +7,22 @@
             tickets = page.json()
 
 A client gets limits and telemetry from an `HttpEnvironment`, which the engine sets on each of its
-connectors (`connector.http_environment`). A test or a tool may set its own, with hooks to record,
-replay or print requests:
+connectors (`connector.http_environment`). The clients of an engine share its connections. A test
+or a tool may set its own environment, with hooks to record, replay or print requests:
+
+    async def answer(request, send):                    # a `Request`, and how to send it
+        return Response(200, json=[])                   # or: return await send(request)
 
     connector.http_environment = HttpEnvironment(
-        wrap_transport=lambda inner: Recorder(inner),   # httpx2.AsyncBaseTransport in and out
+        intercept=answer,
         on_exchange=lambda exchange: print(exchange),   # an `Exchange` after every request
     )
 
-`wrap_transport` is called once for each client with the transport that opens sockets, and returns
-the transport to use. A recorder calls `inner.handle_async_request(request)`; a replayer answers by
-itself (`httpx2.MockTransport` works) and needs no network. The wrapper sees every request as it is
-sent, each redirect on its own, *with* credentials in the headers, and responses whose bodies may
-still be compressed (`await response.aread()` decompresses them). An `Exchange` is safe to show: its
-URL has no user information, no query values and none of the connection's secrets.
+`intercept` is called for every request as it is about to be sent, each redirect on its own, *with*
+credentials in the headers. What it returns is the response; without a call of `send` it needs no
+network. A response of `send` is decompressed. One that the hook makes itself may have a
+`content-encoding`; the client then decompresses it within its limits. An `Exchange` is safe to
+show: its URL has no user information, no query values and none of the connection's secrets.
 """
 
 TYPE_CHECKING = False  # type checkers read it as typing's own; importing typing is slow
@@ -28,11 +30,19 @@ TYPE_CHECKING = False  # type checkers read it as typing's own; importing typing
 __all__ = [
     "Authentication",
     "BlockingHttpClient",
+    "ConnectError",
     "ErrorMap",
     "Exchange",
+    "Headers",
     "HttpClient",
     "HttpEnvironment",
     "HttpLimits",
+    "ProtocolError",
+    "ReadError",
+    "Request",
+    "Response",
+    "TransportError",
+    "Url",
     "Validators",
     "authentication_from",
     "wait_seconds",
@@ -44,8 +54,11 @@ if TYPE_CHECKING:
     from syncline.http.client import HttpClient
     from syncline.http.conditional import Validators
     from syncline.http.environment import Exchange, HttpEnvironment, HttpLimits
+    from syncline.http.failures import ConnectError, ProtocolError, ReadError, TransportError
+    from syncline.http.messages import Headers, Request, Response
     from syncline.http.rate_limits import wait_seconds
     from syncline.http.status_errors import ErrorMap
+    from syncline.http.url import Url
 else:
     _HOMES = {
         "auth": ("Authentication", "authentication_from"),
@@ -53,8 +66,11 @@ else:
         "client": ("HttpClient",),
         "conditional": ("Validators",),
         "environment": ("Exchange", "HttpEnvironment", "HttpLimits"),
+        "failures": ("ConnectError", "ProtocolError", "ReadError", "TransportError"),
+        "messages": ("Headers", "Request", "Response"),
         "rate_limits": ("wait_seconds",),
         "status_errors": ("ErrorMap",),
+        "url": ("Url",),
     }
 
     def __getattr__(name):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from syncline.errors import Permanent
 
 if TYPE_CHECKING:
-    from httpx2 import URL
+    from syncline.http.url import Url
 
 SCHEMES = {"http": 80, "https": 443}
 FIRST_UNPRIVILEGED_PORT = 1024
@@ -56,22 +56,19 @@ MAPPED, TRANSLATED = IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96")
 SETTING = "http.allow_private"
 
 
-def port_of(url: "URL") -> int:
+def port_of(url: "Url") -> int:
     return SCHEMES.get(url.scheme, 0) if url.port is None else url.port
 
 
-def origin_of(url: "URL") -> tuple[str, str, int]:
-    """Return scheme, host and port: credentials are sent only where all three are the same."""
-    return url.scheme, url.host.rstrip("."), port_of(url)
-
-
-def check_url(url: "URL", *, allow_private: bool) -> None:
+def check_url(url: "Url", *, allow_private: bool) -> None:
     """Refuse URLs that are not HTTP, and ports that belong to other services."""
     if url.scheme not in SCHEMES:
         raise Permanent(f"the URL has the scheme {url.scheme!r}; use http or https")
-    if not url.host or "%" in url.host:
+    if not url.host:
         raise Permanent("the URL has no host")
-    port = port_of(url)
+    if url.port is None:
+        return
+    port = url.port
     if not allow_private and port not in SCHEMES.values() and port < FIRST_UNPRIVILEGED_PORT:
         raise Permanent(
             f"port {port} of {url.host} is refused; use 80, 443 or a port above 1023, "
@@ -97,14 +94,12 @@ def is_public(address: str) -> bool:
     return not any(parsed in network for network in SPECIAL_IPV4)
 
 
-def describe(method: str, url: "URL") -> str:
+def describe(method: str, url: "Url") -> str:
     """Return a request as text: the method and the URL, without anything that may be secret."""
     return f"{method} {shown_url(url)}"
 
 
-def shown_url(url: "URL") -> str:
+def shown_url(url: "Url") -> str:
     """Return a URL without its user information and without the values of its query."""
     names = "&".join(f"{name}=…" for name in url.params)
-    port = f":{url.port}" if url.port else ""
-    host = f"[{url.host}]" if ":" in url.host else url.host
-    return f"{url.scheme}://{host}{port}{url.path}{'?' + names if names else ''}"
+    return f"{url.scheme}://{url.netloc}{url.path}{'?' + names if names else ''}"

@@ -5,16 +5,18 @@ from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from httpx2 import Response
-
 from syncline.http.client import HttpClient
+from syncline.http.messages import Response
 from syncline.http.request import Options
 
 T = TypeVar("T")
 
 
 class BlockingHttpClient:
-    """An `HttpClient` with blocking methods; use it with a plain `with`."""
+    """An `HttpClient` with blocking methods; use it with a plain `with`.
+
+    A thread has an event loop of its own, and therefore its own connections.
+    """
 
     def __init__(self, client: HttpClient) -> None:
         self._client = client

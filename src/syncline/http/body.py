@@ -1,112 +1,94 @@
-"""Response bodies: read and decompressed within a limit, and their JSON parsed within bounds."""
+"""Response bodies: read and decompressed within a limit."""
 
-import threading
 import zlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-from httpx2 import Headers, Response
+from aiohttp import ClientResponse
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from syncline.clock import pause
 from syncline.errors import Permanent, Transient
 from syncline.http.addresses import describe
-from syncline.json_bounds import MAX_NODES, JsonBounds, TooComplex, check_json, parse_json
-from syncline.offload import SMALL_BYTES, in_thread
+from syncline.http.messages import Headers, Request, Response
 
 ACCEPTED = "gzip, deflate"
 PIECE = 65_536
 PIECES_IN_A_ROW = 64  # 10 ms of decompression, then the event loop gets a turn
 GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 HOP_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
-LARGE_PARSES = threading.BoundedSemaphore(2)  # each may need 100 MB of memory
-BLANKS = b" \t\r\n\xef\xbb\xbf"
 
 
-async def read_body(response: Response, *, limit: int, described: str) -> bytes:
+async def read_body(answer: ClientResponse, limit: int, request: Request) -> bytes:
     """Return the decompressed body; raise `Permanent` as soon as it exceeds the limit."""
-    if response.is_stream_consumed:  # a wrapped transport has read and decompressed it
-        if len(response.content) > limit:
-            raise _too_large(described, limit)
-        return response.content
-    _refuse_announced(response.headers, limit, described)
-    decoder = _decoder(response.headers.get("content-encoding", ""), described)
-    pieces: list[bytes] = []
-    size = 0
-    async for raw in response.aiter_raw():
-        for piece in decoder.feed(raw):
-            size += len(piece)
-            if size > limit:
-                raise _too_large(described, limit)
-            pieces.append(piece)
-            if len(pieces) % PIECES_IN_A_ROW == 0:  # a few bytes may decompress into many
-                await pause(0)
-    return b"".join(pieces)
+    announced = _announced(answer.headers)
+    if announced is not None and announced > limit:
+        raise _too_large(request, limit)
+    encoding = answer.headers.get("content-encoding", "")
+    if announced is not None and not encoding and "transfer-encoding" not in answer.headers:
+        return await answer.read()
+    pieces = Pieces(encoding, limit, request)
+    async for raw in answer.content.iter_any():
+        await pieces.add(raw)
+    return pieces.joined()
 
 
-def plain_headers(headers: Headers) -> Headers:
+async def unpack(response: Response, request: Request, limit: int) -> Response:
+    """Return a response of an interceptor within the limit; its body may still be compressed."""
+    pieces = Pieces(response.headers.get("content-encoding", ""), limit, request)
+    for start in range(0, len(response.content), PIECE):
+        await pieces.add(response.content[start : start + PIECE])
+    headers = plain_headers(CIMultiDict(response.headers.multi_items()))
+    return Response(response.status_code, headers, pieces.joined(), request=request)
+
+
+def plain_headers(headers: "CIMultiDict[str] | CIMultiDictProxy[str]") -> Headers:
     """Return the headers without those that describe a compressed or chunked body."""
-    return Headers([(k, v) for k, v in headers.multi_items() if k.lower() not in HOP_HEADERS])
+    fields = headers.copy()
+    for name in HOP_HEADERS:
+        fields.popall(name, None)
+    return Headers(fields)
 
 
-class JsonResponse(Response):
-    """The response that connectors get. Its JSON never blocks the event loop for long.
+class Pieces:
+    """The pieces of a body, decompressed and counted as they arrive."""
 
-    A large document is parsed in a thread before the connector gets the response, and `json()`
-    returns the same value every time.
-    """
+    def __init__(self, encoding: str, limit: int, request: Request) -> None:
+        self._decoder = _decoder(encoding, request)
+        self._limit, self._request = limit, request
+        self._pieces: list[bytes] = []
+        self._size = 0
 
-    max_json_values = MAX_NODES
-    _is_parsed = False
-    _value: Any = None
-    _refusal: Exception | None = None
+    async def add(self, raw: bytes) -> None:
+        for piece in self._decoder.feed(raw):
+            self._size += len(piece)
+            if self._size > self._limit:
+                raise _too_large(self._request, self._limit)
+            self._pieces.append(piece)
+            if len(self._pieces) % PIECES_IN_A_ROW == 0:  # a few bytes may decompress into many
+                await pause(0)
 
-    async def prepare(self) -> None:
-        """Parse a large document in a thread, so that `json()` need not."""
-        content = self.content
-        if len(content) <= SMALL_BYTES or content[:100].lstrip(BLANKS)[:1] not in (b"[", b"{"):
-            return
-        try:
-            self._value = await in_thread(_parse_large, content, self._bounds)
-        except ValueError as error:
-            self._refusal = error
-        self._is_parsed = True
-
-    def json(self, **kwargs: Any) -> Any:
-        """Return the parsed body; raise `Permanent` if it is too large, ValueError if not JSON."""
-        try:
-            if self._refusal is not None:
-                raise self._refusal
-            if kwargs:
-                check_json(self.content, self._bounds)
-                return super().json(**kwargs)
-            return self._value if self._is_parsed else parse_json(self.content, self._bounds)
-        except TooComplex as error:
-            described = describe(self.request.method, self.request.url)
-            setting = " (http.max_json_values)" if error.bound == "nodes" else ""
-            raise Permanent(f"{described} answered with JSON that has {error}{setting}") from None
-
-    @property
-    def _bounds(self) -> JsonBounds:
-        return JsonBounds(nodes=self.max_json_values)
+    def joined(self) -> bytes:
+        return b"".join(self._pieces)
 
 
-def _refuse_announced(headers: Headers, limit: int, described: str) -> None:
-    announced = headers.get("content-length", "")
-    if announced.isascii() and announced.isdigit() and int(announced[:18]) > limit:
-        raise _too_large(described, limit)
+def _announced(headers: Mapping[str, str]) -> int | None:
+    text = headers.get("content-length", "")
+    return int(text[:18]) if text.isascii() and text.isdigit() else None
 
 
-def _too_large(described: str, limit: int) -> Permanent:
+def _too_large(request: Request, limit: int) -> Permanent:
+    described = describe(request.method, request.url)
     return Permanent(f"{described} answered with more than {limit} bytes (http.max_response_bytes)")
 
 
-def _decoder(encoding: str, described: str) -> "_Plain":
+def _decoder(encoding: str, request: Request) -> "_Plain":
     match encoding.strip().lower():
         case "" | "identity":
             return _Plain()
         case "gzip" | "x-gzip" | "deflate":
-            return _Compressed(described)
+            return _Compressed(request)
         case other:
+            described = describe(request.method, request.url)
             raise Transient(
                 f"{described} answered in the encoding {other!r}; it must be gzip or deflate"
             )
@@ -120,8 +102,8 @@ class _Plain:
 class _Compressed(_Plain):
     """Decompresses piece by piece, so that a small body never fills memory at once."""
 
-    def __init__(self, described: str) -> None:
-        self._described = described
+    def __init__(self, request: Request) -> None:
+        self._request = request
         self._stream = zlib.decompressobj(GZIP_OR_ZLIB)
         self._started = False
 
@@ -138,13 +120,9 @@ class _Compressed(_Plain):
             if not self._started:  # some servers say deflate and send a bare stream
                 self._stream, self._started = zlib.decompressobj(-zlib.MAX_WBITS), True
                 return self._decompress(raw)
+            described = describe(self._request.method, self._request.url)
             raise Transient(
-                f"{self._described} answered with a body that cannot be decompressed: {error}"
+                f"{described} answered with a body that cannot be decompressed: {error}"
             ) from None
         self._started = True
         return piece
-
-
-def _parse_large(content: bytes, bounds: JsonBounds) -> Any:
-    with LARGE_PARSES:
-        return parse_json(content, bounds)

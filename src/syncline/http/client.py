@@ -1,28 +1,29 @@
 """The HTTP client of connectors: credentials for one origin, bounded responses, SDK errors."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
-
-import httpx2
-from httpx2 import URL, Request, Response
+from urllib.parse import urlencode
 
 from syncline.clock import host_time
 from syncline.errors import Permanent, SyncError, Transient
-from syncline.http.addresses import describe, origin_of, shown_url
+from syncline.http.addresses import describe, shown_url
 from syncline.http.auth import Authentication, authentication_from, basic
 from syncline.http.body import ACCEPTED
-from syncline.http.conditional import Validators
 from syncline.http.credentials import Credentials
 from syncline.http.environment import HttpEnvironment
+from syncline.http.failures import SLOW, reason
+from syncline.http.messages import Request, Response, encode_body
 from syncline.http.pagination import Find, VisitedPages, count_items, find, with_params
 from syncline.http.redirects import is_redirect, next_request
-from syncline.http.request import BROKEN, SLOW, Bounds, Options, Sender, check_headers, reason
-from syncline.http.status_errors import ErrorMap, error_of
-from syncline.redaction import Scrubber, secrets_in
+from syncline.http.request import Bounds, Options, Sender, check_headers
+from syncline.http.status_errors import ErrorMap, error_of, is_good
+from syncline.http.url import Url, text_of
+from syncline.redaction import LONGEST_TEXT, Scrubber, secrets_in
 
-USER_AGENT = "syncline"
+DEFAULT_HEADERS = {"accept-encoding": ACCEPTED, "user-agent": "syncline", "accept": "*/*"}
 MAX_ERROR = 1_000  # characters of a message
 Authenticate = Callable[[Mapping[str, Any]], Authentication]
 """A connector's own way to send credentials; called again after every token refresh."""
@@ -43,6 +44,9 @@ class ClientOptions(TypedDict, total=False):
     errors: ErrorMap | None
 
 
+CLIENT_OPTIONS = ClientOptions.__annotations__.keys()
+
+
 class HttpClient:
     """Calls one provider for one connection.
 
@@ -58,18 +62,22 @@ class HttpClient:
         **options: Unpack[ClientOptions],
     ) -> None:
         self._environment = environment
-        if unknown := options.keys() - ClientOptions.__annotations__.keys():
-            raise TypeError(f"HttpClient() has no option {min(unknown)!r}")
-        own_headers = options.get("headers") or {}
-        self._headers = {"user-agent": USER_AGENT, "accept": "*/*", **own_headers}
+        if not options.keys() <= CLIENT_OPTIONS:
+            unknown = min(options.keys() - CLIENT_OPTIONS)
+            raise TypeError(f"HttpClient() has no option {unknown!r}")
+        self._headers = DEFAULT_HEADERS.copy()
+        for name, value in (options.get("headers") or {}).items():
+            self._headers[name.lower()] = value
         self._errors = options.get("errors")
         self._credentials = credentials
         self._given = options.get("authentication")
-        self._base: URL | None = None
+        self._base: Url | None = None
         self._from_url: Authentication | None = None
+        self._folder: Url | None = None  # the base, for references that are joined below it
+        self._origin: tuple[str, str, int] | None = None
         if base_url := options.get("base_url"):
-            self._base, self._from_url = _without_user(_parse(base_url))
-        self._origin = origin_of(self._base) if self._base else None
+            self._read_base(base_url)
+        self._known_secrets: Scrubber | None = None
         self._read_credentials()
         self._sender = Sender(environment, provider_slug)
 
@@ -95,17 +103,18 @@ class HttpClient:
 
         `url` is joined to the base URL. Statuses in `accept`, and 304, raise no error.
         """
-        seconds = options.get("timeout_seconds") or self._environment.limits.timeout_seconds
-        described = f"{method.upper()} {shown_url(self._join(url))}"
+        method = method.upper()
         try:
-            response = await self._call_refreshing(method.upper(), url, options)
-            error = self._judge(response, described, options.get("accept", ()))
+            response = await self._call_refreshing(method, url, options)
+            error = self._judge(response, method, url, options)
         except SLOW:
+            seconds = options.get("timeout_seconds") or self._environment.limits.timeout_seconds
+            described = describe(method, self._join(url))
             error = Transient(f"{described} did not answer within {seconds:g} s")
         except SyncError as raised:
             error = raised
-        except BROKEN as broken:
-            error = Transient(f"{described} failed: {reason(broken)}")
+        except OSError as broken:
+            error = Transient(f"{describe(method, self._join(url))} failed: {reason(broken)}")
         if error is not None:
             raise self._scrubbed(error) from None  # the cause may hold secrets
         return response
@@ -208,7 +217,7 @@ class HttpClient:
             await self._refresh(credentials, None)
         token = credentials.get("access_token")
         response = await self._call(method, url, options)
-        if response.status_code != 401 or origin_of(response.url) != self._origin:
+        if response.status_code != 401 or response.url.origin != self._origin:
             return response
         await self._refresh(credentials, token)
         return await self._call(method, url, options)
@@ -218,109 +227,136 @@ class HttpClient:
         self._read_credentials()
 
     async def _call(self, method: str, url: str, options: Options) -> Response:
-        request = self._build(method, url, options)
-        described = describe(request.method, request.url)
+        first = request = self._build(method, url, options)
         limits = self._environment.limits
         seconds = options.get("timeout_seconds") or limits.timeout_seconds
         limit = options.get("max_bytes") or limits.max_response_bytes
-        deadline = asyncio.get_running_loop().time() + seconds
-        return await self._follow(request, described, Bounds(deadline, limit))
+        bounds = Bounds(asyncio.get_running_loop().time() + seconds, limit)
+        for _ in range(limits.max_redirects + 1):
+            response = await self._sender.send(request, bounds, self._scrub)
+            if not is_redirect(response):
+                return response
+            following = next_request(request, response, first=first)
+            request = check_headers(self._authenticate(following))
+        described = describe(first.method, first.url)
+        raise Permanent(f"{described} was redirected more than {limits.max_redirects} times")
+
+    def _read_base(self, base_url: str) -> None:
+        if "@" in base_url:  # it may have a password, which no cache keeps
+            self._base, self._from_url = _without_user(_parse(base_url))
+            self._folder = self._base.as_folder()
+        else:
+            self._base, self._folder = _base(base_url)
+        self._origin = self._base.origin
 
     def _read_credentials(self) -> None:
-        """Work out what to send, and which secrets to keep out of messages."""
+        """Work out what to send."""
         given = self._given
         own = given(self._credentials or {}) if callable(given) else given
         if own is None:
             own = authentication_from(self._credentials)
         self._authentication = own or self._from_url or own
-        sent = secrets_in(self._authentication.headers) | secrets_in(self._authentication.query)
-        self._scrub = Scrubber(secrets_in(self._credentials) | sent)
+        self._known_secrets = None
+
+    def _scrub(self, text: str, longest: int = LONGEST_TEXT) -> str:
+        """Mask the secrets of the connection; only messages need them, so they are found late."""
+        if self._known_secrets is None:
+            sent = secrets_in(self._authentication.headers) | secrets_in(self._authentication.query)
+            self._known_secrets = Scrubber(secrets_in(self._credentials) | sent)
+        return self._known_secrets(text, longest)
 
     def _build(self, method: str, url: str, options: Options) -> Request:
         target, from_url = _without_user(self._join(url))
         if self._origin is None:
-            self._origin, self._from_url = origin_of(target), from_url
+            self._origin, self._from_url = target.origin, from_url
             self._read_credentials()
-        validators = options.get("validators") or Validators()
-        headers = {**self._headers, **validators.headers(), **(options.get("headers") or {})}
         if params := options.get("params"):
-            target = target.copy_merge_params(params)
-        request = Request(
-            method,
-            target,
-            headers={"accept-encoding": ACCEPTED, **headers},
-            content=options.get("content"),
-            data=options.get("data"),
-            json=options.get("json"),
-            extensions={"timeout": self._timeouts(options.get("timeout_seconds"))},
-        )
+            target = target.with_params(params)
+        kind, content = _body(options)
+        request = Request(method, target, self._headers, content)
+        if validators := options.get("validators"):
+            request.headers.update(validators.headers())
+        if kind is not None:
+            request.headers["content-type"] = kind
+        for name, value in (options.get("headers") or {}).items():
+            request.headers[name.lower()] = value
         return check_headers(self._authenticate(request))
 
-    def _join(self, url: str) -> URL:
+    def _join(self, url: str) -> Url:
         if self._base is None:
             return _parse(url)
-        path = self._base.path.rstrip("/") + "/"
-        base = self._base.copy_with(path=path) if url and not url.startswith("/") else self._base
+        if not url:
+            return self._base
+        base = self._base if url.startswith("/") else self._folder
+        assert base is not None
         try:
-            return base.join(url) if url else base
-        except (httpx2.InvalidURL, ValueError):
+            return base.join(url)
+        except ValueError:
             raise Permanent("the URL cannot be parsed") from None
 
     def _authenticate(self, request: Request) -> Request:
         """Add the credentials if the request goes to their own origin."""
-        if not self._authentication or origin_of(request.url) != self._origin:
+        if not self._authentication or request.url.origin != self._origin:
             return request
         if request.url.scheme != "https" and not self._environment.allow_private:
             raise Permanent(
                 f"{shown_url(request.url)} is not https; credentials are never sent unencrypted"
             )
         if self._authentication.query:
-            request.url = request.url.copy_merge_params(self._authentication.query)
+            request.url = request.url.with_params(self._authentication.query)
         for name, value in self._authentication.headers.items():
-            request.headers.setdefault(name, value)
+            request.headers.setdefault(name.lower(), value)
         return request
 
-    async def _follow(self, request: Request, described: str, bounds: Bounds) -> Response:
-        for _ in range(self._environment.limits.max_redirects + 1):
-            response = await self._sender.send(request, bounds, self._scrub)
-            if not is_redirect(response):
-                return response
-            following = next_request(request, response, described=described)
-            request = check_headers(self._authenticate(following))
-        raise Permanent(
-            f"{described} was redirected more than {self._environment.limits.max_redirects} times"
-        )
-
     def _judge(
-        self, response: Response, described: str, accepted: Collection[int]
+        self, response: Response, method: str, url: str, options: Options
     ) -> SyncError | None:
-        if response.status_code in accepted:
+        if is_good(response.status_code) or response.status_code in options.get("accept", ()):
             return None
+        described = describe(method, self._join(url))
         usual = error_of(response, described=described, now=host_time())
-        own = self._errors(response) if usual is not None and self._errors else None
-        return own or usual
+        return (self._errors(response) if self._errors else None) or usual
 
     def _scrubbed(self, error: SyncError) -> SyncError:
         error.message = self._scrub(error.message, MAX_ERROR)
         error.args = (error.message,)
         return error
 
-    def _timeouts(self, seconds: float | None) -> dict[str, float]:
-        limits = self._environment.limits
-        connect, rest = limits.connect_timeout_seconds, seconds or limits.timeout_seconds
-        return {"connect": min(connect, rest), "read": rest, "write": rest, "pool": rest}
 
-
-def _parse(url: str) -> URL:
+def _parse(url: str) -> Url:
     try:
-        return URL(url)
-    except (httpx2.InvalidURL, TypeError, ValueError):
+        return Url(url)
+    except (TypeError, ValueError):
         raise Permanent("the URL cannot be parsed") from None
 
 
-def _without_user(url: URL) -> tuple[URL, Authentication | None]:
+@lru_cache(maxsize=1_000)
+def _base(base_url: str) -> tuple[Url, Url]:
+    """Return a base URL as it is, and as a folder; every run of a connection has the same."""
+    base = _parse(base_url)
+    return base, base.as_folder()
+
+
+def _without_user(url: Url) -> tuple[Url, Authentication | None]:
     """Return the URL without its user information, and that as basic authentication."""
     if not url.userinfo:
         return url, None
-    own = Authentication({"authorization": basic(url.username, url.password)})
-    return url.copy_with(userinfo=b""), own
+    own = Authentication({"authorization": basic(*url.user)})
+    return url.without_user(), own
+
+
+def _body(options: Options) -> tuple[str | None, bytes]:
+    """Return the body of a request, and its content type."""
+    content = options.get("content")
+    if content is not None:
+        return None, content.encode() if isinstance(content, str) else content
+    if (data := options.get("data")) is not None:
+        fields = [
+            (name, text_of(one))
+            for name, value in data.items()
+            for one in (value if isinstance(value, list | tuple) else (value,))
+        ]
+        return "application/x-www-form-urlencoded", urlencode(fields).encode()
+    if (value := options.get("json")) is not None:
+        return "application/json", encode_body(value)
+    return None, b""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from httpx2 import Response
+from syncline.http.messages import Response
 
 
 @dataclass(frozen=True, slots=True)

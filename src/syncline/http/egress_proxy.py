@@ -12,17 +12,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-import httpx2
-
 from syncline.errors import Permanent, SyncError, Transient
 from syncline.http.addresses import check_url, port_of
 from syncline.http.environment import HttpEnvironment
-from syncline.http.transport import checked_addresses
+from syncline.http.resolution import checked_addresses
+from syncline.http.url import InvalidUrl, Url
 
 LOG = logging.getLogger("syncline.http.egress")
 CHUNK_BYTES = 64 * 1024
 ANSWER_SECONDS = 5.0
-HIGHEST_PORT = 65_535
 MAX_REFUSALS = 20  # kept and logged
 # Headers of this hop alone, and Host: the proxy writes its own.
 OWN_HEADERS = {b"connection", b"proxy-connection", b"proxy-authorization", b"keep-alive", b"host"}
@@ -48,7 +46,7 @@ class BadRequest(Exception):
 class Request:
     """A request's URL, and the head to send to the server."""
 
-    url: httpx2.URL
+    url: Url
     head: bytes  # empty for CONNECT
 
 
@@ -97,10 +95,10 @@ class EgressProxy:
         finally:
             await _close(server[1])
 
-    async def _connect(self, url: httpx2.URL) -> Streams:
+    async def _connect(self, url: Url) -> Streams:
         """Connect to a checked address of the URL's host."""
         check_url(url, allow_private=self.environment.allow_private)
-        limits, host, port = self.environment.limits, url.raw_host.decode(), port_of(url)
+        limits, host, port = self.environment.limits, url.host, port_of(url)
         failure = f"{host} has no address"
         for address in await checked_addresses(self.environment, host, port):
             try:
@@ -157,19 +155,16 @@ def parse_head(head: bytes) -> Request:
     if url.scheme != "http":
         raise BadRequest("only http works in absolute form; use CONNECT for https")
     kept = [line for line in lines if line.partition(b":")[0].strip().lower() not in OWN_HEADERS]
-    own = [b"Host: " + url.netloc, b"Connection: close"]
-    first = b" ".join((method, url.raw_path, b"HTTP/1.1"))
+    own = [b"Host: " + url.netloc.encode(), b"Connection: close"]
+    first = b" ".join((method, url.target.encode(), b"HTTP/1.1"))
     return Request(url, b"\r\n".join((first, *own, *kept, b"", b"")))
 
 
-def _parse_url(target: bytes) -> httpx2.URL:
+def _parse_url(target: bytes) -> Url:
     try:
-        url = httpx2.URL(target.decode("ascii"))
-    except (httpx2.InvalidURL, UnicodeDecodeError):
+        return Url(target.decode("ascii"))
+    except (InvalidUrl, UnicodeDecodeError):
         raise BadRequest("the URL cannot be parsed") from None
-    if (url.port or 0) > HIGHEST_PORT:
-        raise BadRequest("the port is above 65535")
-    return url
 
 
 async def _relay(client: Streams, server: Streams, idle_seconds: float) -> None:

@@ -10,10 +10,17 @@ from syncline.http.addresses import is_public
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from httpx2 import AsyncBaseTransport
+    from syncline.http.messages import Request, Response
+    from syncline.http.pool import ConnectionPool
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """Resolves a host and port to addresses."""
+
+Send = Callable[["Request"], Awaitable["Response"]]
+"""Sends a request over the network and returns the response, decompressed."""
+
+Intercept = Callable[["Request", Send], Awaitable["Response"]]
+"""Stands between a client and the network: it may pass a request on, or answer by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,8 @@ class HttpLimits:
     max_response_bytes: int = 64_000_000
     max_redirects: int = 5
     max_json_values: int = 1_000_000
+    connections_per_origin: int = 64
+    dns_cache_seconds: float = 30
 
 
 @dataclass(slots=True)
@@ -80,8 +89,9 @@ class HttpEnvironment:
     telemetry: HttpTelemetry = field(default_factory=NoTelemetry)
     resolve: Resolve | None = None
     ssl_context: "SSLContext | None" = None
-    wrap_transport: "Callable[[AsyncBaseTransport], AsyncBaseTransport] | None" = None
+    intercept: Intercept | None = None
     on_exchange: Callable[[Exchange], None] | None = None
+    pool: "ConnectionPool | None" = None  # without one, each client opens its own connections
 
     def with_limits(self, **changes: float | int) -> "HttpEnvironment":
         return replace(self, limits=replace(self.limits, **changes))  # type: ignore[arg-type]

@@ -1,21 +1,21 @@
-"""Request a new access token: authlib's protocol over our own HTTP client."""
+"""Request a new access token with a refresh token or with the client's own credentials."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-import httpx2
-from authlib.integrations.base_client import OAuthError
-from authlib.integrations.httpx_client import AsyncOAuth2Client
-
+from syncline.clock import host_time
 from syncline.errors import Permanent, SyncError, Transient
 from syncline.http.addresses import describe
+from syncline.http.auth import basic
 from syncline.http.client import HttpClient
+from syncline.http.messages import Response
 from syncline.http.status_errors import error_of
 
 GRANT_REFUSED = {"invalid_grant", "bad_refresh_token"}
-MAX_RESPONSE_BYTES = 65_536  # authlib parses it on the event loop
+MAX_RESPONSE_BYTES = 65_536  # it is parsed on the event loop
 EXPLAINED = frozenset({400, 401, 403})  # statuses whose body is an OAuth error
+AUTH_METHODS = ("client_secret_basic", "client_secret_post", "none")
 
 
 class GrantRefused(Exception):
@@ -26,33 +26,73 @@ async def request_token(
     http: HttpClient, values: Mapping[str, Any], *, now: datetime
 ) -> dict[str, Any]:
     """Return the credentials with a new access token, or raise the reason there is none."""
-    client = AsyncOAuth2Client(
-        client_id=values.get("client_id"),
-        client_secret=values.get("client_secret"),
-        scope=values.get("scope"),
-        token_endpoint_auth_method=values.get("token_auth_method"),
-        transport=_ClientTransport(http),
-        trust_env=False,
+    headers, form = _authenticated(values)
+    response = await http.post(
+        str(values["token_url"]),
+        headers={"accept": "application/json", **headers},
+        data=form,
+        accept=EXPLAINED,
+        max_bytes=MAX_RESPONSE_BYTES,
     )
-    try:
-        async with client:
-            token = await _request(client, values)
-    except OAuthError as error:
-        reason = f"{error.error}: {error.description}" if error.description else str(error.error)
-        if error.error in GRANT_REFUSED:
-            raise GrantRefused(reason) from None
-        raise Permanent(f"the token endpoint refused: {reason}") from None
-    except (httpx2.HTTPError, ValueError):
-        raise Transient("the token endpoint answered with something that is not a token") from None
+    token = _read(response)
+    if isinstance(refusal := token.get("error"), str):
+        _refuse(refusal, token.get("error_description"))
+    if response.status_code in EXPLAINED:
+        raise _unexplained(response)
     return _merged(values, token, now)
 
 
-async def _request(client: AsyncOAuth2Client, values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _authenticated(values: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the headers and the form of a token request, with the client's credentials."""
+    form = _grant(values)
+    client_id, secret = values.get("client_id"), values.get("client_secret")
+    method = values.get("token_auth_method") or ("client_secret_basic" if secret else "none")
+    if method not in AUTH_METHODS:
+        raise Permanent(f"token_auth_method must be one of {', '.join(AUTH_METHODS)}")
+    if method == "client_secret_basic":
+        return {"authorization": basic(str(client_id or ""), str(secret or ""))}, form
+    if client_id:
+        form["client_id"] = str(client_id)
+    if method == "client_secret_post":
+        form["client_secret"] = str(secret or "")
+    return {}, form
+
+
+def _grant(values: Mapping[str, Any]) -> dict[str, str]:
     if refresh_token := values.get("refresh_token"):
-        token = await client.refresh_token(values["token_url"], refresh_token=refresh_token)
+        form = {"grant_type": "refresh_token", "refresh_token": str(refresh_token)}
     else:
-        token = await client.fetch_token(values["token_url"], grant_type="client_credentials")
-    return dict(token)
+        form = {"grant_type": "client_credentials"}
+    if scope := values.get("scope"):
+        form["scope"] = " ".join(scope) if isinstance(scope, list | tuple) else str(scope)
+    return form
+
+
+def _read(response: Response) -> Mapping[str, Any]:
+    """Return the object in a response; an error page has none."""
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    if isinstance(body, dict):
+        return body
+    if response.status_code in EXPLAINED:
+        return {}
+    raise Transient("the token endpoint answered with something that is not a token")
+
+
+def _refuse(refusal: str, description: Any) -> None:
+    reason = f"{refusal}: {description}" if description else refusal
+    if refusal in GRANT_REFUSED:
+        raise GrantRefused(reason)
+    raise Permanent(f"the token endpoint refused: {reason}")
+
+
+def _unexplained(response: Response) -> SyncError:
+    """Return the error of a refusal that is not an OAuth error; it never revokes the grant."""
+    described = describe(response.request.method, response.url)
+    usual = error_of(response, described=described, now=host_time())
+    return usual if usual is not None and response.status_code == 403 else Transient(str(usual))
 
 
 def _merged(values: Mapping[str, Any], token: Mapping[str, Any], now: datetime) -> dict[str, Any]:
@@ -65,50 +105,3 @@ def _merged(values: Mapping[str, Any], token: Mapping[str, Any], now: datetime) 
     if isinstance(lasts, int | float) or (isinstance(lasts, str) and lasts.isdigit()):
         new["expires_at"] = int(now.timestamp() + float(lasts))
     return {**kept, **new}
-
-
-class _ClientTransport(httpx2.AsyncBaseTransport):
-    """Sends authlib's requests through our client, which checks, bounds and records them."""
-
-    def __init__(self, http: HttpClient) -> None:
-        self._http = http
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        headers = {
-            name: request.headers[name]
-            for name in ("accept", "authorization", "content-type")
-            if name in request.headers
-        }
-        response = await self._http.request(
-            request.method,
-            str(request.url),
-            headers=headers,
-            content=request.content,
-            accept=EXPLAINED,
-            max_bytes=MAX_RESPONSE_BYTES,
-        )
-        if response.status_code in EXPLAINED and not _is_oauth_error(response):
-            raise _unexplained(response, request)
-        return httpx2.Response(
-            response.status_code,
-            headers=response.headers,
-            content=response.content,
-            request=request,
-        )
-
-
-def _is_oauth_error(response: httpx2.Response) -> bool:
-    try:
-        body = response.json()
-    except ValueError:
-        return False
-    return isinstance(body, dict) and isinstance(body.get("error"), str)
-
-
-def _unexplained(response: httpx2.Response, request: httpx2.Request) -> SyncError:
-    """Return the error of a refusal that is not an OAuth error; it never revokes the grant."""
-    from syncline.clock import host_time
-
-    described = describe(request.method, request.url)
-    usual = error_of(response, described=described, now=host_time())
-    return usual if usual is not None and response.status_code == 403 else Transient(str(usual))

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from httpx2 import Response
-
 from syncline.errors import Transient
+from syncline.http.messages import Response
 from syncline.http.request import Options
 
 Find = str | Callable[[Any], Any]

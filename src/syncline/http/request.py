@@ -3,32 +3,34 @@
 import asyncio
 import re
 from collections.abc import Callable, Collection, Mapping
-from contextlib import aclosing
+from io import BytesIO
 from typing import Any, NamedTuple, TypedDict
 
-import httpcore2
-import httpx2
-from httpx2 import Request, Response
+import aiohttp
+from aiohttp import ClientSession
+from yarl import URL
 
 from syncline.clock import monotonic
 from syncline.errors import Permanent
-from syncline.http.addresses import check_url, describe, shown_url
-from syncline.http.body import JsonResponse, plain_headers, read_body
+from syncline.http.addresses import check_url, port_of, shown_url
+from syncline.http.body import plain_headers, read_body, unpack
 from syncline.http.conditional import Validators
 from syncline.http.environment import Call, Exchange, HttpEnvironment
-from syncline.http.transport import open_transport, without_wire_log
+from syncline.http.failures import failure_of
+from syncline.http.messages import Request, Response
+from syncline.http.pool import ConnectionPool
+from syncline.http.resolution import is_numeric, numeric_host
+from syncline.offload import SMALL_BYTES
 
-HEADER_NAME = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
-HEADER_VALUE = re.compile(rb"([!-~\x80-\xff]([\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
-SLOW = (TimeoutError, httpcore2.TimeoutException, httpx2.TimeoutException)
-BROKEN = (
-    OSError,
-    httpcore2.NetworkError,
-    httpcore2.ProtocolError,
-    httpcore2.ConnectionNotAvailable,
-    httpx2.TransportError,
-    httpx2.StreamError,
-)
+NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]++")
+VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+USUAL = frozenset({"accept", "accept-encoding", "authorization", "content-type", "user-agent"})
+# They decide where a request ends. Connections are shared, so only the library sets them.
+FRAMING = frozenset(
+    {"connection", "content-length", "expect", "keep-alive", "proxy-connection", "trailer",
+     "transfer-encoding", "upgrade"}
+)  # fmt: skip
+LARGE_BODY = 1_000_000  # the library sends bytes at once, and larger bodies in pieces
 
 
 class Options(TypedDict, total=False):
@@ -53,22 +55,41 @@ class Bounds(NamedTuple):
 
 
 class Sender:
-    """Sends the requests of one client over its own connections."""
+    """Sends the requests of one client, over the pool of its environment or over its own."""
+
+    __slots__ = ("_environment", "_own_pool", "_provider_slug", "_session")
 
     def __init__(self, environment: HttpEnvironment, provider_slug: str) -> None:
         self._environment = environment
         self._provider_slug = provider_slug
-        self._transport = open_transport(environment)
+        self._own_pool: ConnectionPool | None = None
+        self._session: ClientSession | None = None
 
     async def aclose(self) -> None:
-        await self._transport.aclose()
+        """Close the client's own connections; those of a shared pool stay open."""
+        self._session = None
+        if self._own_pool is not None:
+            await self._own_pool.close()
 
     async def send(self, request: Request, bounds: Bounds, scrub: Callable[[str], str]) -> Response:
         """Return the response, whatever its status, and report the exchange."""
-        check_url(request.url, allow_private=self._environment.allow_private)
+        environment = self._environment
+        check_url(request.url, allow_private=environment.allow_private)
+        if environment.on_exchange is not None:
+            return await self._send_reporting(request, bounds, scrub)
+        with environment.telemetry.request(
+            self._provider_slug, request.method, request.url.host
+        ) as call:
+            return await self._exchange(request, bounds, call)
+
+    async def _send_reporting(
+        self, request: Request, bounds: Bounds, scrub: Callable[[str], str]
+    ) -> Response:
+        environment = self._environment
+        assert environment.on_exchange is not None
         began, call, failure = monotonic(), Call(), None
         try:
-            with self._environment.telemetry.request(
+            with environment.telemetry.request(
                 self._provider_slug, request.method, request.url.host
             ) as call:
                 return await self._exchange(request, bounds, call)
@@ -76,47 +97,98 @@ class Sender:
             failure = type(error).__name__
             raise
         finally:
-            if self._environment.on_exchange is not None:
-                exchange = Exchange(
-                    request.method,
-                    scrub(shown_url(request.url)),
-                    call.status,
-                    call.received_bytes,
-                    seconds=monotonic() - began,
-                    failure=failure,
-                )
-                self._environment.on_exchange(exchange)
+            exchange = Exchange(
+                request.method,
+                scrub(shown_url(request.url)),
+                call.status,
+                call.received_bytes,
+                seconds=monotonic() - began,
+                failure=failure,
+            )
+            environment.on_exchange(exchange)
 
     async def _exchange(self, request: Request, bounds: Bounds, call: Call) -> Response:
+        environment, limit = self._environment, bounds.body_bytes
         async with asyncio.timeout_at(bounds.deadline):
-            with without_wire_log():
-                return await self._read_response(request, bounds.body_bytes, call)
+            if environment.intercept is None:
+                response = await self._call(request, limit, call)
+            else:
 
-    async def _read_response(self, request: Request, limit: int, call: Call) -> Response:
-        described = describe(request.method, request.url)
-        response = await self._transport.handle_async_request(request)
-        call.status = response.status_code
-        async with aclosing(response):
-            body = await read_body(response, limit=limit, described=described)
-        call.received_bytes = len(body)
-        headers = plain_headers(response.headers)
-        whole = JsonResponse(response.status_code, headers=headers, content=body, request=request)
-        whole.max_json_values = self._environment.limits.max_json_values
-        await whole.prepare()
-        return whole
+                async def send(request: Request) -> Response:
+                    return await self._call(request, limit, call)
+
+                response = await environment.intercept(request, send)
+                call.status = response.status_code
+                response = await unpack(response, request, limit)
+            call.received_bytes = len(response.content)
+            response.max_json_values = environment.limits.max_json_values
+            if len(response.content) > SMALL_BYTES:
+                await response.prepare()
+            return response
+
+    async def _call(self, request: Request, limit: int, call: Call) -> Response:
+        """Send a request over the network and read the response."""
+        session = self._session or self._open_session()
+        url = request.url
+        host, headers = url.host, request.headers
+        if is_numeric(host):
+            host = await numeric_host(self._environment, host, port_of(url))
+            if host != url.host:
+                headers = {"host": url.netloc, **headers}
+        try:
+            answer = await session.request(
+                request.method,
+                _wire_url(request, host),
+                headers=headers,
+                data=_payload(request.content),
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise failure_of(error) from None
+        call.status = answer.status
+        try:
+            content = await read_body(answer, limit, request)
+        except (aiohttp.ClientError, OSError) as error:
+            raise failure_of(error) from None
+        finally:
+            answer.close()  # a body that was not read to its end takes its connection along
+        return Response(answer.status, plain_headers(answer.headers), content, request=request)
+
+    def _open_session(self) -> ClientSession:
+        pool = self._environment.pool
+        if pool is None or not pool.is_open_here():
+            self._own_pool = pool = ConnectionPool()
+        self._session = session = pool.session(self._environment)
+        return session
 
 
 def check_headers(request: Request) -> Request:
     """Refuse a bad header by its name; the layer below would quote its value in an error."""
-    for name, value in request.headers.raw:
-        if not HEADER_NAME.fullmatch(name) or not HEADER_VALUE.fullmatch(value):
-            shown = name.decode("ascii", errors="replace")
+    headers = request.headers
+    if not FRAMING.isdisjoint(headers):
+        shown = min(FRAMING.intersection(headers))
+        raise Permanent(f"the header {shown!r} cannot be set: it belongs to the connection")
+    for name, value in headers.items():
+        if (name not in USUAL and not NAME.fullmatch(name)) or not VALUE.fullmatch(value):
+            shown = name.encode("ascii", "replace").decode()
             raise Permanent(f"the header {shown!r} has characters that a header cannot carry")
     return request
 
 
-def reason(error: Exception) -> str:
-    """Return why a request failed; an error about our own request may quote its headers."""
-    if isinstance(error, httpcore2.LocalProtocolError | httpx2.LocalProtocolError):
-        return "the request is not valid HTTP"
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def _wire_url(request: Request, host: str) -> URL:
+    """Return the URL for the library, made of checked parts: nothing is parsed again."""
+    url = request.url
+    return URL.build(
+        scheme=url.scheme,
+        host=f"[{host}]" if ":" in host else host,
+        port=url.port,
+        path=url.raw_path or "/",
+        query_string=url.query or "",
+        encoded=True,
+    )
+
+
+def _payload(content: bytes) -> bytes | BytesIO | None:
+    if len(content) > LARGE_BODY:
+        return BytesIO(content)
+    return content or None

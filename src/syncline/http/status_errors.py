@@ -5,9 +5,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from httpx2 import Response
-
 from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
+from syncline.http.messages import Response
 from syncline.http.rate_limits import is_exhausted, wait_in_body, wait_seconds
 
 ErrorMap = Callable[[Response], SyncError | None]
@@ -22,7 +21,7 @@ MESSAGE_KEYS = ("message", "error_description", "detail", "error", "title", "rea
 def error_of(response: Response, *, described: str, now: datetime) -> SyncError | None:
     """Return the error that a response means, or None for a success."""
     status = response.status_code
-    if status < 300 or status == 304:
+    if is_good(status):
         return None
     text = f"{described} answered {status}{_message_suffix(response)}"
     details = {"status": status}
@@ -35,13 +34,17 @@ def error_of(response: Response, *, described: str, now: datetime) -> SyncError 
     return Permanent(text, details=details)
 
 
+def is_good(status: int) -> bool:
+    return status < 300 or status == 304
+
+
 def message_of(response: Response) -> str:
     """Return the body's error message for people, or nothing."""
     body = body_of(response)
     if body is not None:
         return _message_in(body)[:MAX_MESSAGE]
     if response.headers.get("content-type", "").startswith("text/plain"):
-        text = response.content[: 4 * MAX_MESSAGE].decode(response.encoding or "utf-8", "replace")
+        text = response.content[: 4 * MAX_MESSAGE].decode(response.encoding, "replace")
         return " ".join(text.split())[:MAX_MESSAGE]
     return ""
 

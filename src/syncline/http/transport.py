@@ -1,153 +1,129 @@
-"""The transport that opens sockets: it resolves a name once, checks the addresses, and connects.
+"""Connections: a name is resolved, its addresses are checked, and sockets are opened to those.
 
-The check happens where the socket is opened, so that nothing can come between check and use: no
-second DNS response, no redirect, no proxy from the environment. TLS still verifies the requested
-name, and `Host` still carries it.
+They have no state of their own: no cookies and no credentials, which travel in each request.
+Nothing can come between the check of an address and its use: no second DNS response, no redirect,
+no proxy from the environment. TLS still verifies the requested name, and `Host` still carries it.
 """
 
-import asyncio
-import logging
+import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
-import httpcore2
-import httpx2
-from httpcore2 import SOCKET_OPTION, AsyncNetworkBackend, AsyncNetworkStream
+from aiohttp import ClientRequest, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.connector import Connection
 
-from syncline.errors import Transient
-from syncline.http.addresses import not_public
 from syncline.http.environment import HttpEnvironment
+from syncline.http.failures import ProtocolError
+from syncline.http.resolution import check_address, checked_addresses
 
-MAX_CONNECTIONS = 20
-WIRE_LOGGERS = ("httpcore2.connection", "httpcore2.http11", "httpcore2.http2")
-_is_our_request: ContextVar[bool] = ContextVar("syncline_http_request", default=False)
-
-
-def open_transport(environment: HttpEnvironment) -> httpx2.AsyncBaseTransport:
-    """Return the transport of one client, inside the wrapper of the environment if it has one."""
-    inner = SocketTransport(environment)
-    return environment.wrap_transport(inner) if environment.wrap_transport else inner
-
-
-class SocketTransport(httpx2.AsyncBaseTransport):
-    """Sends requests over connections to checked addresses only."""
-
-    def __init__(self, environment: HttpEnvironment) -> None:
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=environment.ssl_context or default_ssl_context(),
-            max_connections=MAX_CONNECTIONS,
-            keepalive_expiry=5,
-            network_backend=CheckedBackend(environment),
-        )
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        url = httpcore2.URL(
-            scheme=request.url.raw_scheme,
-            host=request.url.raw_host,
-            port=request.url.port,
-            target=request.url.raw_path,
-        )
-        response = await self._pool.handle_async_request(
-            httpcore2.Request(
-                method=request.method,
-                url=url,
-                headers=request.headers.raw,
-                content=request.stream,
-                extensions=request.extensions,
-            )
-        )
-        return httpx2.Response(response.status, headers=response.headers, stream=_Body(response))
-
-    async def aclose(self) -> None:
-        await self._pool.aclose()
+IDLE_SECONDS = 30  # an idle connection is closed after this time
+MAX_HEADER_BYTES = 65_536  # of one header; some providers put long lists of links into one
+MAX_HEADERS = 256
+MAX_UNASKED = 100  # connections that are given up, before the request is
+# The request has all its headers, so that the library adds none but Host and the length.
+OWN_HEADERS = ("accept", "accept-encoding", "content-type", "user-agent")
 
 
-class _Body(httpx2.AsyncByteStream):
-    def __init__(self, response: httpcore2.Response) -> None:
-        self._answer = response
+def open_session(environment: HttpEnvironment) -> ClientSession:
+    """Return the connections of an environment, of which none is open yet."""
+    limits = environment.limits
+    connector = CleanConnector(
+        resolver=CheckedResolver(environment),
+        ssl=environment.ssl_context or default_ssl_context(),
+        limit=0,
+        limit_per_host=limits.connections_per_origin,
+        keepalive_timeout=IDLE_SECONDS,
+        use_dns_cache=limits.dns_cache_seconds > 0,
+        ttl_dns_cache=limits.dns_cache_seconds,  # type: ignore[arg-type]  # it takes any number
+        socket_factory=partial(_open_socket, environment),
+    )
+    return ClientSession(
+        connector=connector,
+        cookie_jar=DummyCookieJar(),
+        trust_env=False,
+        auto_decompress=False,
+        skip_auto_headers=OWN_HEADERS,
+        max_line_size=MAX_HEADER_BYTES,
+        max_field_size=MAX_HEADER_BYTES,
+        max_headers=MAX_HEADERS,
+        # Our own deadline is that of the whole request.
+        timeout=ClientTimeout(total=None, sock_connect=limits.connect_timeout_seconds),
+    )
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for part in self._answer.aiter_stream():
-            yield part
 
-    async def aclose(self) -> None:
-        await self._answer.aclose()
+class CleanConnector(TCPConnector):
+    """Uses no connection on which the server has sent something since the last response.
+
+    The next request would take it for its own response, and the next request may be of another
+    tenant.
+    """
+
+    async def connect(
+        self, req: ClientRequest, traces: list[Any], timeout: ClientTimeout
+    ) -> Connection:
+        for _ in range(MAX_UNASKED):
+            connection = await super().connect(req, traces, timeout)
+            if connection.protocol is not None and not connection.protocol.should_close:
+                return connection
+            connection.close()
+        raise ProtocolError("the server answers before it is asked")
 
 
-class CheckedBackend(AsyncNetworkBackend):
-    """Connects to checked addresses, never to a name."""
+class CheckedResolver(AbstractResolver):
+    """Answers with checked addresses. They are kept for `dns_cache_seconds`.
+
+    The system's resolver does not say how long an answer is valid.
+    """
 
     def __init__(self, environment: HttpEnvironment) -> None:
         self._environment = environment
-        self._sockets = httpcore2.AnyIOBackend()
 
-    async def connect_tcp(
+    async def resolve(
         self,
         host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[SOCKET_OPTION] | None = None,
-    ) -> AsyncNetworkStream:
-        failure: Exception = Transient(f"{host} has no address")
-        for address in await checked_addresses(self._environment, host, port):
-            try:
-                return await self._sockets.connect_tcp(
-                    address, port, timeout, local_address, socket_options
-                )
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-                failure = error
-        raise failure
+        port: int = 0,
+        family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002  (we take both)
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for address in await checked_addresses(self._environment, host, port)
+        ]
 
-    async def sleep(self, seconds: float) -> None:
-        await self._sockets.sleep(seconds)
-
-
-async def checked_addresses(environment: HttpEnvironment, host: str, port: int) -> list[str]:
-    """Resolve a name once and return its addresses; raise `Permanent` if any is not allowed."""
-    addresses = await (environment.resolve or resolve)(host, port)
-    for address in addresses:
-        # One private address refuses them all: a name with both kinds is an attack.
-        if not environment.allow_private and not environment.is_allowed(address):
-            raise not_public(host, address)
-    return addresses
+    async def close(self) -> None:
+        pass
 
 
-async def resolve(host: str, port: int) -> list[str]:
-    """Resolve with the system's resolver, which also reads decimal, octal and short forms."""
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise Transient(f"{host} cannot be resolved: {error}") from None
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+def _open_socket(environment: HttpEnvironment, target: Any) -> socket.socket:
+    """Open a socket, if its address is allowed: the last check, which nothing goes around."""
+    family, kind, protocol, _, address = target
+    check_address(environment, address[0], address[0])
+    return socket.socket(family, kind, protocol)
 
 
 @cache
 def default_ssl_context() -> ssl.SSLContext:
-    """Return the context that all clients share; loading the certificates takes 20 ms."""
-    return httpx2.create_ssl_context(trust_env=False)
+    """Return the context that all pools share; loading the certificates takes 20 ms.
 
-
-@contextmanager
-def without_wire_log() -> Iterator[None]:
-    """Keep the requests of this block out of httpcore's debug log, which shows headers.
-
-    Other users of the library in this process are logged as before.
+    It trusts the certificates of this system, wherever variables of the environment point.
     """
-    _filter_wire_loggers()
-    token = _is_our_request.set(True)
-    try:
-        yield
-    finally:
-        _is_our_request.reset(token)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_alpn_protocols(["http/1.1"])
+    paths = ssl.get_default_verify_paths()
+    file = paths.openssl_cafile if os.path.isfile(paths.openssl_cafile) else None
+    folder = paths.openssl_capath
+    if file is None and not (os.path.isdir(folder) and os.listdir(folder)):
+        import certifi  # for systems without certificates of their own
 
-
-@cache
-def _filter_wire_loggers() -> None:
-    for name in WIRE_LOGGERS:
-        logging.getLogger(name).addFilter(lambda _record: not _is_our_request.get())
+        file, folder = certifi.where(), ""
+    context.load_verify_locations(file, folder or None)
+    return context

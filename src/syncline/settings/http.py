@@ -27,6 +27,9 @@ class HttpSettings(Component):
         64_000_000, ge=1, description="Largest response body, decompressed."
     )
     max_json_values: int = Field(1_000_000, ge=1, description="Most values in a JSON response.")
+    connections_per_origin: int = Field(
+        64, ge=1, le=10_000, description="Most connections to one origin; further requests wait."
+    )
     max_redirects: int = Field(5, ge=0, le=5, description="Redirects that a request follows.")
 
     def allows_private(self, provider_slug: str) -> bool:

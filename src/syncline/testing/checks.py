@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from syncline.errors import ContractError
+from syncline.http.environment import Intercept
 from syncline.model import Connection, Signal
 from syncline.sdk.connector import Connector
 from syncline.testing.trial import (
     TrialPage,
-    Wrap,
     chain,
     one_run,
     prepare_trial,
@@ -32,10 +32,10 @@ class Subject:
     config: dict[str, Any] = field(default_factory=dict)
     credentials: Any = None
     max_pages: int = 100
-    answers: Callable[[], Wrap] | None = None  # replays a recording instead of real servers
+    answers: Callable[[], Intercept] | None = None  # replays a recording instead of real servers
 
-    def connector(self, around: Wrap | None = None) -> Connector:
-        """Return a new instance; `around` wraps the transport of its requests."""
+    def connector(self, around: Intercept | None = None) -> Connector:
+        """Return a new instance; `around` gets its requests first."""
         inner = self.answers() if self.answers else None
         return prepare_trial(self.make(), chain(around, inner))
 

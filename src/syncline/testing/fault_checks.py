@@ -4,15 +4,15 @@ import asyncio
 import base64
 import contextlib
 import inspect
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NoReturn
 
-import httpx2
-
 from syncline.errors import RateLimited, SyncError, Transient, Unauthorized
+from syncline.http.environment import Send
+from syncline.http.failures import ConnectError, ReadError
+from syncline.http.messages import Request, Response
 from syncline.policy.backoff import read_hint
 from syncline.testing.checks import Skipped, Subject, require
 
@@ -25,7 +25,7 @@ CANARY = "c4n4ry-7f3a9e"
 CANARIES = (CANARY, base64.b64encode(CANARY.encode()).decode()[:16])
 NO_CALLS = "it makes no request through self.http()"
 
-Answer = Callable[[httpx2.Request], httpx2.Response]
+Answer = Callable[[Request], Response]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,36 +37,23 @@ class Fault:
     expected: type[SyncError]
 
 
-class FaultyTransport(httpx2.AsyncBaseTransport):
-    """Passes the first requests on, and answers all later ones with a fault."""
-
-    def __init__(self, inner: httpx2.AsyncBaseTransport, state: "Calls") -> None:
-        self._inner, self._state = inner, state
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        self._state.made += 1
-        if self._state.made <= self._state.passed_on:
-            return await self._inner.handle_async_request(request)
-        self._state.faulted.set()
-        if self._state.answer is None:  # a provider that never answers
-            await asyncio.Event().wait()
-            raise AssertionError("unreachable")
-        return self._state.answer(request)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
 class Calls:
-    """How many requests a walk has made, and how many of them succeed."""
+    """Passes the first requests of a walk on, and answers all later ones with a fault."""
 
     def __init__(self, passed_on: int, answer: Answer | None) -> None:
         self.passed_on, self.answer = passed_on, answer
         self.made = 0
         self.faulted = asyncio.Event()
 
-    def wrap(self, inner: httpx2.AsyncBaseTransport) -> httpx2.AsyncBaseTransport:
-        return FaultyTransport(inner, self)
+    async def intercept(self, request: Request, send: Send) -> Response:
+        self.made += 1
+        if self.made <= self.passed_on:
+            return await send(request)
+        self.faulted.set()
+        if self.answer is None:  # a provider that never answers
+            await asyncio.Event().wait()
+            raise AssertionError("unreachable")
+        return self.answer(request)
 
 
 async def errors_are_mapped(subject: Subject) -> None:
@@ -113,7 +100,7 @@ async def can_be_cancelled(subject: Subject) -> None:
             await asyncio.wait([task], timeout=0)
         await _end(task)
     hanging = Calls(0, None)
-    task = asyncio.ensure_future(subject.pages(subject.connector(hanging.wrap)))
+    task = asyncio.ensure_future(subject.pages(subject.connector(hanging.intercept)))
     reached = asyncio.ensure_future(hanging.faulted.wait())
     await asyncio.wait([task, reached], return_when=asyncio.FIRST_COMPLETED)
     reached.cancel()
@@ -138,7 +125,7 @@ async def _raised_by(subject: Subject, fault: Fault) -> list[BaseException]:
     for passed_on in range(FAULTED_CALLS):
         calls = Calls(passed_on, fault.answer)
         try:
-            await subject.pages(subject.connector(calls.wrap))
+            await subject.pages(subject.connector(calls.intercept))
         except Exception as error:
             errors.append(error)
             continue
@@ -169,23 +156,22 @@ def _marked(credentials: Any) -> Any:
 def _status(status: int, **headers: str) -> Answer:
     """Answer with a status, and with a message that repeats the whole request."""
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        sent = f"{request.method} {request.url} {dict(request.headers)}"
-        body = httpx2.ByteStream(json.dumps({"message": f"refused: {sent}"}).encode())
+    def answer(request: Request) -> Response:
+        sent = f"{request.method} {request.url} {request.headers}"
         kind = {"content-type": "application/json"}
-        return httpx2.Response(status, headers=headers | kind, stream=body)
+        return Response(status, headers | kind, json={"message": f"refused: {sent}"})
 
     return answer
 
 
-def _login_page(_: httpx2.Request) -> httpx2.Response:
-    body = httpx2.ByteStream(b"<!doctype html><title>Sign in</title><form></form>")
-    return httpx2.Response(200, headers={"content-type": "text/html"}, stream=body)
+def _login_page(_: Request) -> Response:
+    page = b"<!doctype html><title>Sign in</title><form></form>"
+    return Response(200, {"content-type": "text/html"}, page)
 
 
-def _raises(error: type[httpx2.RequestError]) -> Answer:
-    def answer(request: httpx2.Request) -> NoReturn:
-        raise error(f"{request.url} {dict(request.headers)}", request=request)
+def _raises(error: type[OSError]) -> Answer:
+    def answer(request: Request) -> NoReturn:
+        raise error(f"{request.url} {request.headers}")
 
     return answer
 
@@ -196,7 +182,7 @@ FAULTS = (
     Fault("429", _status(429, **{"retry-after": str(RETRY_AFTER)}), RateLimited),
     Fault("500", _status(500), Transient),
     Fault("502", _status(502), Transient),
-    Fault("a timeout", _raises(httpx2.ReadTimeout), Transient),
-    Fault("a refused connection", _raises(httpx2.ConnectError), Transient),
-    Fault("a connection lost during the response", _raises(httpx2.RemoteProtocolError), Transient),
+    Fault("a timeout", _raises(TimeoutError), Transient),
+    Fault("a refused connection", _raises(ConnectError), Transient),
+    Fault("a connection lost during the response", _raises(ReadError), Transient),
 )

@@ -4,14 +4,15 @@ import base64
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
 from syncline.errors import Invalid
+from syncline.http.environment import Send
+from syncline.http.failures import ReadError
+from syncline.http.messages import Request, Response
 from syncline.private_files import completed_file
 from syncline.redaction import Scrubber, mask_fields, secrets_in
 
@@ -65,38 +66,33 @@ class Masker:
         return mask_fields(self._scrub.known(text)).encode()
 
 
-class Recorder(httpx2.AsyncBaseTransport):
-    """Passes requests on and records them with their responses."""
+class Recorder:
+    """Passes requests on and records them with their responses; an interceptor of requests."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, calls: list[Call], masker: Masker) -> None:
-        self._inner, self._calls, self._masker = inner, calls, masker
+    def __init__(self, calls: list[Call], masker: Masker) -> None:
+        self._calls, self._masker = calls, masker
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        described = await _describe(request, self._masker)
-        request.headers["accept-encoding"] = "identity"  # so that people can read the recording
+    async def __call__(self, request: Request, send: Send) -> Response:
+        described = _describe(request, self._masker)
         try:
-            response = await self._inner.handle_async_request(request)
+            response = await send(request)
         except Exception as error:
             self._calls.append(Call(**described, error=type(error).__name__))
             raise
         described |= {"status": response.status_code, "headers": self._headers(response)}
-
-        def keep(content: bytes) -> None:
-            self._calls.append(Call(**described, content=self._masker.body(content)))
-
-        response.stream = _RecordedStream(response.stream, keep)
+        self._calls.append(Call(**described, content=self._masker.body(response.content)))
         return response
 
-    def _headers(self, response: httpx2.Response) -> dict[str, str]:
-        kept = (name for name in response.headers if name.lower() not in NOT_KEPT)
-        return {name.lower(): self._masker.text(response.headers[name]) for name in kept}
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+    def _headers(self, response: Response) -> dict[str, str]:
+        kept = (name for name in response.headers if name not in NOT_KEPT)
+        return {name: self._masker.text(response.headers[name]) for name in kept}
 
 
-class Player(httpx2.AsyncBaseTransport):
-    """Answers from a recording; equal requests get their responses in turn, then the last again."""
+class Player:
+    """Answers from a recording; equal requests get their responses in turn, then the last again.
+
+    It is an interceptor of requests, and sends none.
+    """
 
     def __init__(self, calls: list[Call], masker: Masker, source: str) -> None:
         self._answers: dict[Any, list[Call]] = defaultdict(list)
@@ -104,8 +100,8 @@ class Player(httpx2.AsyncBaseTransport):
             self._answers[call.key].append(call)
         self._masker, self._source = masker, source
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        wanted = Call(**await _describe(request, self._masker))
+    async def __call__(self, request: Request, send: Send) -> Response:  # noqa: ARG002
+        wanted = Call(**_describe(request, self._masker))
         answers = self._answers.get(wanted.key)
         if not answers:
             raise UnrecordedCall(
@@ -114,9 +110,8 @@ class Player(httpx2.AsyncBaseTransport):
             )
         call = answers.pop(0) if len(answers) > 1 else answers[0]
         if call.status is None:
-            raise httpx2.ReadError(f"recorded: {call.error}", request=request)
-        stream = httpx2.ByteStream(call.content)
-        return httpx2.Response(call.status, headers=dict(call.headers), stream=stream)
+            raise ReadError(f"recorded: {call.error}")
+        return Response(call.status, call.headers, call.content)
 
 
 def save_calls(path: Path, calls: list[Call]) -> None:
@@ -167,30 +162,12 @@ def _call(entry: dict[str, Any]) -> Call:
     )
 
 
-async def _describe(request: httpx2.Request, masker: Masker) -> dict[str, Any]:
+def _describe(request: Request, masker: Masker) -> dict[str, Any]:
     """Return what identifies a request, without its secrets."""
-    content = await request.aread()
+    content = request.content
     return {
         "method": request.method,
         "url": masker.url(str(request.url)),
         "deciding": {n: request.headers[n] for n in DECIDING if n in request.headers},
         "body_digest": hashlib.sha256(masker.body(content)).hexdigest()[:16] if content else "",
     }
-
-
-class _RecordedStream(httpx2.AsyncByteStream):
-    """Passes a body on, and reports it complete at the end."""
-
-    def __init__(self, stream: Any, on_end: Callable[[bytes], None]) -> None:
-        self._stream, self._on_end = stream, on_end
-        self._chunks: list[bytes] = []
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._stream:
-            self._chunks.append(chunk)
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-        on_end, self._on_end = self._on_end, lambda _: None  # it may be closed more than once
-        on_end(b"".join(self._chunks))

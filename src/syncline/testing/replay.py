@@ -4,9 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from syncline.http.environment import Intercept
 from syncline.sdk.connector import Connector
 from syncline.testing.recorder import Masker, Player, load_calls
-from syncline.testing.trial import Wrap, prepare_trial
+from syncline.testing.trial import prepare_trial
 
 C = TypeVar("C", bound=Connector)
 
@@ -20,13 +21,8 @@ def replay(connector: C, recording: str | Path, credentials: Any = None) -> C:
     return connector
 
 
-def answers_from(recording: str | Path, credentials: Any = None) -> Callable[[], Wrap]:
-    """Return a factory of transports, each of which replays the recording from the start."""
+def answers_from(recording: str | Path, credentials: Any = None) -> Callable[[], Intercept]:
+    """Return a factory of interceptors, each of which replays the recording from the start."""
     path = Path(recording)
     calls, masker = load_calls(path), Masker(credentials)
-
-    def open_player() -> Wrap:
-        player = Player(calls, masker, path.name)  # one for all clients of a connector
-        return lambda _: player
-
-    return open_player
+    return lambda: Player(calls, masker, path.name)  # one for all clients of a connector

@@ -2,24 +2,23 @@
 
 import inspect
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from httpx2 import AsyncBaseTransport
-
 from syncline.engine.worker.threads import Threads
 from syncline.errors import ContractError
 from syncline.http import HttpEnvironment
+from syncline.http.environment import Intercept, Send
+from syncline.http.messages import Request, Response
 from syncline.model import Connection, Signal, SyncResult
 from syncline.sdk.connector import Connector
 from syncline.sdk.page import read_page
 from syncline.settings import ExecutorSettings
 
-Wrap = Callable[[AsyncBaseTransport], AsyncBaseTransport]
 LIMITS = ExecutorSettings().page_limits
 TRIAL_ID = UUID(int=0)
 
@@ -50,21 +49,25 @@ def trial_connection(
     )
 
 
-def prepare_trial(connector: Connector, wrap: Wrap | None = None) -> Connector:
+def prepare_trial(connector: Connector, intercept: Intercept | None = None) -> Connector:
     """Configure a connector to run by hand; it may reach this machine.
 
-    `wrap` is put around the transports of its HTTP clients.
+    `intercept` gets its HTTP requests.
     """
     connector.configure(None)
-    connector.http_environment = HttpEnvironment(allow_private=True, wrap_transport=wrap)
+    connector.http_environment = HttpEnvironment(allow_private=True, intercept=intercept)
     return connector
 
 
-def chain(outer: Wrap | None, inner: Wrap | None) -> Wrap | None:
-    """Return both wrappers as one, the outer around the inner."""
+def chain(outer: Intercept | None, inner: Intercept | None) -> Intercept | None:
+    """Return both interceptors as one, the outer around the inner."""
     if outer is None or inner is None:
         return outer or inner
-    return lambda transport: outer(inner(transport))
+
+    async def both(request: Request, send: Send) -> Response:
+        return await outer(request, lambda passed_on: inner(passed_on, send))
+
+    return both
 
 
 async def take_pages(

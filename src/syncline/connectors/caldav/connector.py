@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 from xml.sax.saxutils import escape
 
-from httpx2 import Response
 from pydantic import Field
 
 from syncline.children.parsers import PARSERS, ParserFailed
@@ -15,7 +14,7 @@ from syncline.connectors.caldav import documents
 from syncline.connectors.config import Configuration, read_configuration
 from syncline.connectors.timestamps import read_instant
 from syncline.errors import Permanent, Transient
-from syncline.http import HttpClient
+from syncline.http import HttpClient, Response
 from syncline.model import Connection, Signal, SyncResult
 from syncline.offload import in_thread_if_large
 from syncline.redaction import mask_secrets

@@ -1,15 +1,13 @@
 """Any JSON API by configuration alone: where its records are, and how to find the next page."""
 
-import hashlib
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, NamedTuple
 
-from httpx2 import URL, Response
-
-from syncline.connectors.config import read_configuration
+from syncline.connectors.config import ConfigurationReader
 from syncline.connectors.rest.config import (
     Api,
     Pagination,
@@ -18,16 +16,19 @@ from syncline.connectors.rest.config import (
     authentication_of,
     secret_parameters,
 )
-from syncline.connectors.timestamps import earlier, later, read_instant
+from syncline.connectors.timestamps import earlier, later, latest, read_instant
 from syncline.errors import Permanent, Transient
-from syncline.http import HttpClient, Validators
+from syncline.http import HttpClient, Response, Validators
 from syncline.http.pagination import find
 from syncline.model import Connection, Signal, SyncResult
 from syncline.offload import in_thread_if_large
 from syncline.sdk.connector import Connector
+from syncline.sdk.json_text import quick_encoder
 
 SMALL_ANSWER = 8_000_000  # bytes
 ENCODER = json.JSONEncoder(sort_keys=True)
+write_sorted = quick_encoder(ENCODER)
+IDENTITIES = (str, int)
 FORGOTTEN = {400, 404, 410}  # the usual statuses for a page token that expired
 
 
@@ -40,8 +41,11 @@ class Rest(Connector):
 
     provider = "rest"
 
+    def __init__(self) -> None:
+        self._configurations = ConfigurationReader(Api)
+
     async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
-        api = read_configuration(Api, connection.config)
+        api = self._configurations.read(connection.config)
         place = Place.from_json(cursor)
         authentication = authentication_of(api.auth, connection.credentials)
         async with self.http(
@@ -129,7 +133,8 @@ def _read_page(api: Api, answer: Response, place: Place, secret: Iterable[str]) 
         raise Permanent("config.pagination: the next page of a page is itself")
     seen = _largest(api.since, records, place.seen, is_first=is_first)
     is_small = len(answer.content) <= SMALL_ANSWER
-    signals = [_signal(api, record, is_small=is_small) for record in records]
+    where = api.time or (api.since.field if api.since else None)
+    signals = [_signal(api, record, where, is_small=is_small) for record in records]
     if following is not None:
         return Page(signals, Place(place.since, seen, following))
     since = later(place.since, seen)
@@ -159,9 +164,9 @@ def _next_page(
         return None
     if pagination.style == "token":
         return {"params": {parameter: following}}
-    url: URL = answer.url.join(str(following))
+    url = answer.url.join(str(following))
     for name in secret:  # cursors are stored unencrypted
-        url = url.copy_remove_param(name)
+        url = url.without_param(name)
     return {"url": str(url)}
 
 
@@ -188,21 +193,18 @@ def _largest(since: Since | None, records: list[Any], seen: Any, *, is_first: bo
     """
     if since is None or (since.order == "descending" and not is_first):
         return seen
-    for record in records:
-        seen = later(seen, _at(record, since.field))
-    return seen
+    return latest(seen, (_at(record, since.field) for record in records))
 
 
-def _signal(api: Api, record: Mapping[str, Any], *, is_small: bool) -> Signal:
+def _signal(api: Api, record: Mapping[str, Any], where: Path | None, *, is_small: bool) -> Signal:
     identity = _at(record, api.id)
-    if not isinstance(identity, str | int) or identity == "":
+    if not isinstance(identity, IDENTITIES) or identity == "":
         raise Permanent(f"config.id: a record has no id at {api.id!r}")
-    where = api.time or (api.since.field if api.since else None)
     if where is None:
         raise Permanent("config.time: expected the path of each record's time, or config.since")
     version = _at(record, api.version) if api.version else _digest(record, is_small=is_small)
     return Signal(
-        kind=_kind(api, record),
+        kind=api.kind if api.tombstones is None else _kind(api, record),
         occurred_at=_instant(record, where, identity),
         payload=record,
         dedupe_key=f"{identity}@{version}",
@@ -224,14 +226,18 @@ def _instant(record: Mapping[str, Any], where: Path, identity: Any) -> datetime:
 
 
 def _at(value: Any, path: Path) -> Any:
+    if "." not in path:  # most paths
+        return value.get(path) if isinstance(value, dict) else None
     for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def _digest(record: Mapping[str, Any], *, is_small: bool) -> str:
+    if is_small:
+        return sha256(write_sorted(record).encode()).hexdigest()[:16]
     # In pieces, because one call on a huge record would block the interpreter.
-    digest = hashlib.sha256()
-    for piece in (json.dumps(record, sort_keys=True),) if is_small else ENCODER.iterencode(record):
+    digest = sha256()
+    for piece in ENCODER.iterencode(record):
         digest.update(piece.encode())
     return digest.hexdigest()[:16]
