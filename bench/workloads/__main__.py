@@ -11,17 +11,19 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bench.measure import Figures, report
-from bench.workloads import draining, processes, signals, steady, ticking, waking
+from bench.workloads import draining, http, processes, signals, steady, ticking, waking
 from bench.workloads.case import Case
 from syncline import eventloop
 
 CPROFILE = "BENCH_CPROFILE"  # the file to write a profile of this process to
 
 WORKLOADS: dict[str, Callable[[Case], Coroutine[Any, Any, Figures]]] = {
+    "http": http.runs,
     "drain": draining.no_op,
     "cursor": draining.cursor,
     "slow": draining.slow,
     "finished": draining.finished,
+    "backoff": draining.backoff,
     "snapshot": draining.snapshot,
     "memory": draining.memory,
     "latency": waking.latency,
@@ -29,6 +31,7 @@ WORKLOADS: dict[str, Callable[[Case], Coroutine[Any, Any, Figures]]] = {
     "signals": signals.ingest,
     "workers": processes.drain_together,
     "steady": steady.steady_state,
+    "mixed": steady.steady_state,
 }
 
 
