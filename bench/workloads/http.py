@@ -137,7 +137,8 @@ async def provider() -> AsyncIterator[tuple[int, Path]]:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
-        assert process.stdin and process.stdout
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
             yield int(await process.stdout.readline()), certificate
         finally:

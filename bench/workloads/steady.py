@@ -210,7 +210,8 @@ class Watch:
             self.counted_until = until
 
     def figures(self) -> Figures:
-        third, end = windows(self.sizes, self.seconds)
+        third = at_a_third(self.sizes, self.seconds)
+        end = at_the_end(self.sizes, self.seconds)
         growth = {
             table: _whole(end, table) / _whole(third, table) for table in TABLES if third[table]
         }
@@ -225,16 +226,19 @@ class Watch:
         }
 
 
-def windows(samples: Sequence[tuple[float, Sizes]], seconds: float) -> tuple[Sizes, Sizes]:
-    """Return the medians of the samples just after a third of the time, and at its end."""
-    length = seconds / WINDOWS
-    return tuple(
-        {
-            name: median(size[name] for at, size in samples if begin <= at <= begin + length)
-            for name in samples[0][1]
-        }
-        for begin in (seconds / 3, seconds - length)
-    )  # type: ignore[return-value]  # two of them
+def at_a_third(samples: Sequence[tuple[float, Sizes]], seconds: float) -> Sizes:
+    """Return the medians of the samples just after a third of the time."""
+    return _medians(samples, seconds / 3, seconds / WINDOWS)
+
+
+def at_the_end(samples: Sequence[tuple[float, Sizes]], seconds: float) -> Sizes:
+    """Return the medians of the last samples."""
+    return _medians(samples, seconds - seconds / WINDOWS, seconds / WINDOWS)
+
+
+def _medians(samples: Sequence[tuple[float, Sizes]], begin: float, length: float) -> Sizes:
+    chosen = [sizes for at, sizes in samples if begin <= at <= begin + length]
+    return {name: median(sizes[name] for sizes in chosen) for name in chosen[0]}
 
 
 def percentile_of(hundredths: Counter[int], share: float) -> float:
@@ -248,7 +252,7 @@ def percentile_of(hundredths: Counter[int], share: float) -> float:
 
 
 async def read_sizes(session: Any) -> Sizes:
-    sizes = {}
+    sizes: Sizes = {}
     for table in TABLES:
         size = await session.fetchrow(SIZE, f"syncline.{table}")
         sizes |= {table: size["heap"], f"indexes of {table}": size["indexes"]}
