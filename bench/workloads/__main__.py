@@ -11,7 +11,16 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bench.measure import Figures, report
-from bench.workloads import draining, http, processes, signals, steady, ticking, waking
+from bench.workloads import (
+    draining,
+    http,
+    library,
+    processes,
+    signals,
+    steady,
+    ticking,
+    waking,
+)
 from bench.workloads.case import Case
 from syncline import eventloop
 
@@ -29,6 +38,7 @@ WORKLOADS: dict[str, Callable[[Case], Coroutine[Any, Any, Figures]]] = {
     "latency": waking.latency,
     "tick": ticking.tick,
     "signals": signals.ingest,
+    "library": library.drain_outside,
     "workers": processes.drain_together,
     "steady": steady.steady_state,
     "mixed": steady.steady_state,
