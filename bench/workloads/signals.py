@@ -77,15 +77,19 @@ async def ingest(case: Case) -> Figures:
 
 async def copy_again(case: Case, session: Any) -> float:
     """Return the seconds that psql needs for the same rows, with only the unique indexes."""
-    await session.execute(COPY_TABLE)
-    for index in await session.fetch(UNIQUE_INDEXES):
-        await session.execute(index["statement"])
+    await create_copy(session)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "signals.txt"
         await _psql(case, f"\\copy syncline.signals TO '{file}'")
         began = time.perf_counter()
         await _psql(case, f"\\copy public.copied FROM '{file}'")
         return time.perf_counter() - began
+
+
+async def create_copy(session: Any) -> None:
+    await session.execute(COPY_TABLE)
+    for index in await session.fetch(UNIQUE_INDEXES):
+        await session.execute(index["statement"])
 
 
 async def _psql(case: Case, command: str) -> None:
