@@ -108,7 +108,7 @@ def chosen_workloads(options: argparse.Namespace) -> tuple[str, ...]:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="how often each trial runs")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each trial runs")
     parser.add_argument(
         "--only", default="", help="workloads, e.g. drain,tick; steady runs only so"
     )
