@@ -101,7 +101,9 @@ DEFAULT_SETTINGS = "default settings"
 NO_OP, NEW_CURSORS, ONE_CALL = "no-op", "new cursors", "1 call, 10 records"
 NONE_HELD, OLD_HELD = "none held", "an old one held"
 LIBRARY, COMMAND_LINE = "library", "command line"
-LAUNCHES = (LIBRARY, "library, own signals", COMMAND_LINE)
+OWN_SIGNALS = "library, own signals"
+LAUNCHES = (LIBRARY, OWN_SIGNALS, COMMAND_LINE)
+SHOWN_ONLY = (RANDOM_IDS, OWN_SIGNALS)  # no target depends on them, so once a round is enough
 QUICK_ONES = (
     *("drain", "latency", "http", "signals", "backoff", "tick", "finished", "slow", "memory"),
 )
@@ -123,7 +125,7 @@ class Trial:
 
     @property
     def is_short(self) -> bool:
-        is_drain = self.workload in SHORT and self.variant != RANDOM_IDS
+        is_drain = self.workload in SHORT and self.variant not in SHOWN_ONLY
         return is_drain and (self.peer is None or self.peer.slowness == 1)
 
     @property
@@ -134,9 +136,9 @@ class Trial:
 def plan(sizes: Sizes, peers: Sequence[Peer], only: Sequence[str]) -> list[Trial]:
     """Return the trials of one round, in the order of the report."""
     trials = [
+        *calls(sizes),
         *beside_peers(sizes, peers),
         *drains(sizes),
-        *calls(sizes),
         *after_outage(sizes),
         *ticks(sizes),
         *long_ones(sizes),

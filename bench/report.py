@@ -30,7 +30,7 @@ TITLES = {
     "memory": "Memory of the worker",
     "mixed": "Mixed steady state: signals, failures, retention",
     "steady": "Steady state without signals, failures and retention",
-    "git": "First sync of a repository",
+    "git": "The first sync of a git repository",
 }
 PLOTTED = {
     "drain": (JOBS_PER_SECOND, "client CPU, µs/job"),

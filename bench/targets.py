@@ -200,7 +200,7 @@ TARGETS: Sequence[Target] = (
         "backoff ended ÷ fresh, 8,000 slots", ended_backoffs_by_fresh(by_default=False), 0.7, 0.9
     ),
     Target("old snapshot held ÷ none", variant_by("snapshot", OLD_HELD, NONE_HELD), 0.75, 0.9),
-    Target("34k commits ÷ git log", only_variant("git", "÷ git log"), 30, 15, at_most=True),
+    Target("first sync ÷ git log", only_variant("git", "÷ git log"), 30, 15, at_most=True),
     Target("slow connector ÷ ideal", only_variant("slow", "÷ ideal"), 0.85, 0.95),
     Target("memory, late ÷ early", only_variant("memory", "late ÷ early"), 1.1, 1.0, at_most=True),
     Target("mixed, lateness p99, s", only_variant("mixed", "lateness p99, s"), 2, 1, at_most=True),

@@ -47,12 +47,14 @@ class Case:
             await session.close()
 
     @asynccontextmanager
-    async def engine(self, connector: Connector, **components: Any) -> AsyncIterator[Engine]:
+    async def engine(
+        self, connector: Connector, *, concurrency: int | None = None, **components: Any
+    ) -> AsyncIterator[Engine]:
         """Open an engine on a migrated schema, with default settings except those given here.
 
-        A concurrency of None is the default one.
+        Without a concurrency, the trial's own counts; if that is None, the engine's default.
         """
-        concurrency = self.options.get("concurrency", 8000)
+        concurrency = concurrency or self.options.get("concurrency", 8000)
         executor = {} if concurrency is None else {"concurrency": concurrency}
         settings = Settings(database_url=self.url, executor=executor, **components)
         async with Engine(settings, connectors=[connector]) as engine:

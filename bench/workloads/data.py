@@ -9,13 +9,20 @@ from bench.workloads.case import PROVIDER, vacuum
 
 INTERVAL_SECONDS = 900  # the engine's default
 
-ORDERED_ID = """
+ID_AT = """
     -- Ids in the order of time, like the engine's own: random ones would slow every index down.
+    CREATE OR REPLACE FUNCTION pg_temp.id_at(moment timestamptz, n bigint) RETURNS uuid
+    LANGUAGE sql AS $$
+        SELECT (lpad(to_hex((extract(epoch FROM moment) * 1000)::bigint), 12, '0')
+                || '7' || substr(md5(n::text), 1, 3) || '8' || substr(md5(n::text), 4, 15))::uuid
+    $$
+"""
+
+ORDERED_ID = """
     CREATE OR REPLACE FUNCTION pg_temp.ordered_id(days_ago int, n bigint) RETURNS uuid
     LANGUAGE sql AS $$
-        SELECT (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint
-                            - days_ago * 86400000::bigint + n / 1000), 12, '0')
-                || '7' || substr(md5(n::text), 1, 3) || '8' || substr(md5(n::text), 4, 15))::uuid
+        SELECT pg_temp.id_at(now() - days_ago * interval '1 day'
+                             + n / 1000 * interval '1 millisecond', n)
     $$
 """
 
@@ -55,7 +62,7 @@ USED_CONNECTIONS = """
 """
 
 LAST_JOBS = """
-    -- The run that each connection finished last, unless that is older than $1 seconds.
+    -- The run that each connection finished last.
     INSERT INTO syncline.sync_jobs (id, tenant_id, provider_slug, connection_id, status,
            scheduled_at, slot_at, started_at, finished_at)
     SELECT pg_temp.ordered_id(1, row_number() OVER (ORDER BY id)), tenant_id, provider_slug, id,
@@ -63,8 +70,21 @@ LAST_JOBS = """
            last_finished_at - interval '20 seconds', last_finished_at - interval '1 second',
            last_finished_at
       FROM syncline.connections
+"""
+
+KEPT_JOBS = """
+    -- The same, of the last $1 seconds before the first slot, in the order of time: what a
+    -- retention of that length leaves.
+    INSERT INTO syncline.sync_jobs (id, tenant_id, provider_slug, connection_id, status,
+           scheduled_at, slot_at, started_at, finished_at)
+    SELECT pg_temp.id_at(last_finished_at - interval '1 minute', row_number() OVER (ORDER BY id)),
+           tenant_id, provider_slug, id, 'succeeded', last_finished_at - interval '2 seconds',
+           last_finished_at - interval '20 seconds', last_finished_at - interval '1 second',
+           last_finished_at
+      FROM syncline.connections
      WHERE last_finished_at > (SELECT max(last_finished_at) FROM syncline.connections)
                               - make_interval(secs => $1::float8)
+     ORDER BY last_finished_at
 """
 
 IN_BACKOFF = """
@@ -123,7 +143,7 @@ class Past:
     slots: tuple[float, float]  # the next slots are spread between these, in seconds from now
     interval_seconds: float = INTERVAL_SECONDS
     some_due: bool = False  # the slot of one in ten has just passed
-    kept_seconds: float = 86_400  # how long finished jobs are kept
+    kept_seconds: float | None = None  # how long finished jobs were kept; None keeps all
 
 
 async def add_connections(
@@ -150,7 +170,10 @@ async def add_used_connections(
     """Add connections with a finished job each, and `in_backoff` more with a waiting job."""
     everything = (count + in_backoff, PROVIDER, *past.slots, past.some_due, past.interval_seconds)
     await _fill(session, USED_CONNECTIONS, *everything)
-    await _fill(session, LAST_JOBS, past.kept_seconds)
+    if past.kept_seconds is None:
+        await _fill(session, LAST_JOBS)
+    else:
+        await _fill(session, KEPT_JOBS, past.kept_seconds)
     if in_backoff:
         await _fill(session, IN_BACKOFF, in_backoff)
     await vacuum(session)
@@ -180,6 +203,7 @@ async def give_a_past(session: Any) -> None:
 
 async def _fill(session: Any, statement: str, *arguments: Any) -> None:
     async with session.transaction():
+        await session.execute(ID_AT)
         await session.execute(ORDERED_ID)
         # The rows are consistent; checking each reference would only take time.
         await session.execute("SET LOCAL session_replication_role = replica")

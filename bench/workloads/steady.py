@@ -31,6 +31,7 @@ TABLES = ("connections", "sync_jobs", "signals")
 WINDOWS = 12  # sizes are compared over a twelfth of the time each
 SAMPLES_A_WINDOW = 15
 MINUTE = 60.0
+LONGEST_AHEAD = timedelta(minutes=15)  # a job exists for less than this before it is due
 
 LATENESS = """
     -- How late jobs started that were due from $1 to $2, in hundredths of a second, by first
@@ -85,8 +86,7 @@ class Mixed(Counted):
 async def steady_state(case: Case) -> Figures:
     """Run every loop for a while, and watch how late jobs start and how large tables become."""
     options = case.options
-    seconds, interval = options["seconds"], options["interval"]
-    kept = options["kept_minutes"] * MINUTE
+    interval, kept = options["interval"], options["kept_minutes"] * MINUTE
     connector = Mixed(options)
     components: dict[str, Any] = {"scheduler": {"default_interval_seconds": interval}}
     if kept:
@@ -97,15 +97,15 @@ async def steady_state(case: Case) -> Figures:
         usual_checkpoints(session),
     ):
         await prepare(case, session)
-        await begin_measuring(session)
-        usage = await Usage.now(session)
-        period = min(MINUTE, (kept or interval) / 4)
-        watch = Watch(session, seconds, period, await session.fetchval("SELECT now()"))
         async with running(engine):
+            # Fewer runs start until the jitter of the first slots has passed.
+            await asyncio.sleep(interval * engine.settings.scheduler.jitter_pct_max)
+            await begin_measuring(session)
+            before = await Usage.now(session, connector.runs)
+            watch = Watch(session, options["seconds"], min(MINUTE, (kept or interval) / 4))
             await watch.watch()
-            runs = connector.runs
-        used = await Usage.now(session)
-    return watch.figures() | usage.until(used, runs) | {"runs/s": runs / seconds}
+            after = await Usage.now(session, connector.runs)
+    return watch.figures() | before.until(after)
 
 
 async def prepare(case: Case, session: Any) -> None:
@@ -151,27 +151,29 @@ async def usual_checkpoints(session: Any) -> AsyncIterator[None]:
 class Usage:
     """What the worker and the server have used so far; the server's time only if it is known."""
 
+    runs: int
     at: float
     worker: float
     server: float | None
     wal_bytes: float
 
     @classmethod
-    async def now(cls, session: Any) -> "Usage":
+    async def now(cls, session: Any, runs: int) -> "Usage":
         server = None
         with suppress(OSError):
             server = server_cpu_seconds(await session.fetchval("SELECT pg_backend_pid()"))
         wal_bytes = await session.fetchval(WAL_BYTES)
-        return cls(time.perf_counter(), cpu_seconds(), server, wal_bytes)
+        return cls(runs, time.perf_counter(), cpu_seconds(), server, wal_bytes)
 
-    def until(self, end: "Usage", runs: int) -> Figures:
-        worker = end.worker - self.worker
+    def until(self, end: "Usage") -> Figures:
+        runs, worker, seconds = end.runs - self.runs, end.worker - self.worker, end.at - self.at
         figures = {"client CPU, µs/run": worker / runs * 1e6}
         if self.server is not None and end.server is not None:
             figures["server CPU, µs/run"] = (end.server - self.server) / runs * 1e6
         return figures | {
             "WAL, bytes/run": (end.wal_bytes - self.wal_bytes) / runs,
-            "client CPU, share of a core": worker / (end.at - self.at),
+            "runs/s": runs / seconds,
+            "client CPU, share of a core": worker / seconds,
             "memory, MB": resident_megabytes(),
         }
 
@@ -183,12 +185,13 @@ class Watch:
     session: Any
     seconds: float
     period: float  # between two looks at the lateness, and how long a job may be late at most
-    counted_until: datetime
+    counted_until: datetime | None = None
     sizes: list[tuple[float, Sizes]] = field(default_factory=list)
     late: Counter[int] = field(default_factory=Counter)
 
     async def watch(self) -> None:
         """Watch for the whole time."""
+        self.counted_until = await self.session.fetchval("SELECT now()")
         pause = self.seconds / WINDOWS / SAMPLES_A_WINDOW
         began = looked = time.perf_counter()
         while (passed := time.perf_counter() - began) < self.seconds:
@@ -200,12 +203,11 @@ class Watch:
         await self._count(timedelta())
 
     async def _count(self, ago: timedelta) -> None:
+        assert self.counted_until is not None
         until = await self.session.fetchval("SELECT now()") - ago
         if until > self.counted_until:
-            older = id_at(
-                self.counted_until - timedelta(minutes=5)
-            )  # a job exists before it is due
-            for row in await self.session.fetch(LATENESS, self.counted_until, until, older):
+            oldest = id_at(self.counted_until - LONGEST_AHEAD)
+            for row in await self.session.fetch(LATENESS, self.counted_until, until, oldest):
                 self.late[row["late"]] += row["jobs"]
             self.counted_until = until
 
