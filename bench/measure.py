@@ -57,6 +57,7 @@ class Tally:
         return self._rates(ended)
 
     def _rates(self, ended: float) -> Figures:
+        assert self.started, "no job has started"
         return {
             JOBS_PER_SECOND: self.started / (ended - self._began),
             CPU_PER_JOB: (cpu_seconds() - self._cpu) / self.started * 1e6,

@@ -27,6 +27,7 @@ from syncline.connectors.rest import Rest
 from syncline.http import HttpClient
 
 HOST = "localhost"
+PATIENCE_SECONDS = 300
 CPU_BY_BARE = "CPU ÷ bare calls"
 RATE_BY_BARE = "runs/s ÷ bare loop"
 
@@ -51,6 +52,7 @@ class CountedRest(Rest):
     """`rest`, which notes each run when it opens its client."""
 
     def __init__(self, noted: Callable[[], None]) -> None:
+        super().__init__()
         self._noted = noted
 
     def http(self, *arguments: Any, **options: Any) -> HttpClient:
@@ -92,7 +94,7 @@ async def through_engine(case: Case, base_url: str, certificate: Path, calls: Ca
         cursor = {"validators": {"etag": ETAG}} if calls.is_conditional else None
         await configure_connections(session, configuration(base_url, calls), cursor)
         await queue_jobs(session)
-        figures = await drain(case, engine, tally)
+        figures = await drain(case, engine, tally, at_most=PATIENCE_SECONDS)
         stored = await session.fetchval("SELECT count(*) FROM syncline.signals")
         assert stored == tally.expected * calls.signals, stored
     return figures
