@@ -38,6 +38,7 @@ class Sizes:
     mixed_bringing: float = 0.3  # the share of runs that bring signals
     mixed_signals: int = 5
     mixed_failing: float = 0.02
+    shows_variants: bool = True  # whether trials run on which no target depends
     log_megabytes: int = 4096  # half a million connections and their tick write 0.7 GB
 
 
@@ -50,16 +51,17 @@ QUICK = Sizes(
     loop=300,
     signal_jobs=5000,
     http_runs=1000,
-    http_paged_runs=200,
-    finished=200_000,
+    http_paged_runs=100,
+    finished=100_000,
     slow_jobs=20_000,
     memory_cycles=5,
     ended_backoffs=20_000,
     backoff_seconds=10,
     mixed_connections=100_000,
-    mixed_minutes=5,
+    mixed_minutes=6,
     mixed_interval=90,
     mixed_kept_minutes=0.8,
+    shows_variants=False,
     log_megabytes=1024,
 )
 TINY = Sizes(
@@ -143,7 +145,11 @@ def plan(sizes: Sizes, peers: Sequence[Peer], only: Sequence[str]) -> list[Trial
         *ticks(sizes),
         *long_ones(sizes),
     ]
-    return [trial for trial in trials if trial.workload in only]
+    return [
+        trial
+        for trial in trials
+        if trial.workload in only and (sizes.shows_variants or trial.variant not in SHOWN_ONLY)
+    ]
 
 
 def interleaved(trials: Sequence[Trial], rounds: int) -> list[tuple[int, Trial]]:

@@ -72,6 +72,7 @@ def test_a_quick_run_covers_calls_and_backoffs() -> None:
 
     assert {"http", "backoff"} <= {trial.workload for trial in trials}
     assert "mixed" not in {trial.workload for trial in trials}
+    assert not {trial.variant for trial in trials} & set(plan.SHOWN_ONLY)
 
 
 def test_a_long_workload_runs_once() -> None:
