@@ -7,7 +7,7 @@ PYTEST_WORKERS ?= 3
 CODE   := src tests bench faults mutations checks
 SEED ?= 1
 SEEDS ?= 200
-ROUNDS ?= 5
+ROUNDS ?= 3
 # The tests that the security guide names; slow ones have the marker `security`.
 ATTACKS = tests/security tests/engine/bad_input tests/engine/secrets tests/test_keyring.py \
           $(sort $(shell grep -oE 'tests/[a-z_/]+\.py' docs/guide/security.md))
@@ -53,10 +53,10 @@ format: $(VENV)/.dev  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff format $(CODE)
 	@$(BIN)/ruff check --fix $(CODE)
 
-bench: $(VENV)/.dev  ## Benchmark against the peers (over an hour); ONLY=drain,tick runs a part
+bench: $(VENV)/.dev  ## Benchmark against the peers (75 minutes); ONLY=drain,http runs a part
 	@$(BIN)/python -m bench --rounds $(ROUNDS) $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
 
-bench-quick: $(VENV)/.dev  ## Benchmark against pgqueuer only, with loose bounds (5 minutes)
+bench-quick: $(VENV)/.dev  ## Benchmark against pgqueuer only, with loose bounds (6 minutes)
 	@$(BIN)/python -m bench --quick --rounds 2 $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
 
 simulate: $(VENV)/.dev  ## Simulate many seeds (SEEDS=200), or repeat one (SEED=1234)

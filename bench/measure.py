@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import os
 import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 Figures = dict[str, float]
@@ -15,6 +17,7 @@ CPU_PER_JOB = "client CPU, µs/job"
 ENQUEUED_PER_SECOND = "enqueued/s"
 P50, P99 = "p50, ms", "p99, ms"
 POLL_SECONDS = 0.005
+PARENT, OWN_TIME, CHILDREN_TIME = 0, 10, 12  # places in what `_stat` returns
 PAUSE_SECONDS = 0.02  # between two samples of the latency, so that the worker is idle again
 
 
@@ -35,16 +38,29 @@ class Tally:
         if self.started == self.expected:
             self.all_started.set()
 
-    async def drained(self, is_pending: Callable[[], Awaitable[bool]]) -> Figures:
-        """Return the rates from the first start until the database shows nothing pending."""
-        await self.all_started.wait()
+    async def drained(
+        self, is_pending: Callable[[], Awaitable[bool]], *, at_most: float | None = None
+    ) -> Figures:
+        """Return the rates from the first start until the database shows nothing pending.
+
+        After `at_most` seconds, the jobs that have started until then count.
+        """
+        try:
+            async with asyncio.timeout(at_most):
+                await self.all_started.wait()
+        except TimeoutError:
+            return self._rates(time.perf_counter())
         ended = time.perf_counter()
         while await is_pending():  # the time of this query is not counted
             await asyncio.sleep(POLL_SECONDS)
             ended = time.perf_counter()
+        return self._rates(ended)
+
+    def _rates(self, ended: float) -> Figures:
+        assert self.started, "no job has started"
         return {
-            JOBS_PER_SECOND: self.expected / (ended - self._began),
-            CPU_PER_JOB: (cpu_seconds() - self._cpu) / self.expected * 1e6,
+            JOBS_PER_SECOND: self.started / (ended - self._began),
+            CPU_PER_JOB: (cpu_seconds() - self._cpu) / self.started * 1e6,
         }
 
 
@@ -84,6 +100,26 @@ def cpu_seconds() -> float:
     """Return the processor time of this process so far, in user and system mode."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+def server_cpu_seconds(backend: int) -> float:
+    """Return the processor time of a Postgres on this machine, given one of its processes.
+
+    A process that has ended counts among the children of the first one, so nothing is lost.
+    """
+    parent = _stat(backend)[PARENT]
+    ticks = sum(_stat(parent)[OWN_TIME : CHILDREN_TIME + 2])
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):  # it has ended since
+            if entry.name.isdigit() and (fields := _stat(int(entry.name)))[PARENT] == parent:
+                ticks += sum(fields[OWN_TIME : OWN_TIME + 2])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _stat(process: int) -> list[int]:
+    """Return the numbers of `/proc/…/stat` after the name, which may have spaces."""
+    text = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2]
+    return [int(field) for field in text.split()[1:]]  # the first one is a letter
 
 
 def resident_megabytes() -> float:

@@ -9,26 +9,36 @@ from rich.table import Table
 
 from bench.contenders import PEERS, SYNCLINE
 from bench.measure import JOBS_PER_SECOND, P50, Figures
+from bench.plan import NO_OP
 from bench.plots import Bar, bar_chart
 from bench.results import Results, Spread, shown
 from bench.targets import Verdict, divided, judge
 
 TITLES = {
     "drain": "Draining no-op jobs, one process",
+    "http": "Runs of `rest` over TLS, 100 at once, beside the bare client",
     "latency": "From the call to the start of the job, idle worker",
     "cursor": "Draining jobs that move their cursor",
     "signals": "Draining jobs with ten signals each",
     "tick": "The scheduler, one connection in ten due",
+    "library": "Draining as a library, and by the command line",
+    "backoff": "Draining after an outage",
     "finished": "Draining with finished jobs in the table",
     "snapshot": "Draining again and again while an old snapshot is held",
     "workers": "Draining with several processes",
     "slow": "Connectors that wait 50 ms, 1000 at once",
     "memory": "Memory of the worker",
-    "steady": "Steady state, an interval of 15 minutes",
+    "mixed": "Mixed steady state: signals, failures, retention",
+    "steady": "Steady state without signals, failures and retention",
+    "git": "The first sync of a git repository",
 }
 PLOTTED = {
     "drain": (JOBS_PER_SECOND, "client CPU, µs/job"),
+    "http": ("CPU ÷ bare calls", "runs/s ÷ bare loop"),
     "latency": (P50,),
+    "cursor": (JOBS_PER_SECOND,),
+    "library": (JOBS_PER_SECOND,),
+    "backoff": (JOBS_PER_SECOND,),
     "tick": ("scheduled/s", "empty tick, ms"),
     "finished": (JOBS_PER_SECOND,),
     "snapshot": (JOBS_PER_SECOND,),
@@ -121,12 +131,19 @@ def table(results: Results, workload: str) -> list[tuple[str, ...]]:
         spreads = [results.spread((workload, variant, contender, figure)) for figure in figures]
         cells = ["-" if spread is None else str(spread) for spread in spreads]
         if compared:
-            ours = results.by_round(workload, variant, compared)
+            ours = results.by_round(workload, NO_OP, compared)
             ratio = divided(ours, results.by_round(workload, variant, compared, contender))
             cells.append(str(Spread.of(list(ratio.values()))) if ratio else "-")
-        lines.append((contender if compared else variant, *cells))
+        lines.append((label(workload, variant, contender), *cells))
     # If there are more figures than rows, a vertical table is easier to read.
     return list(zip(*lines, strict=True)) if len(figures) > len(lines) else lines
+
+
+def label(workload: str, variant: str, contender: str) -> str:
+    """Return the name of a row: beside peers the contender, and its variant unless it is alone."""
+    if workload not in COMPARED:
+        return variant
+    return contender if variant == NO_OP else f"{contender}, {variant}"
 
 
 def as_markdown(lines: Sequence[Sequence[str]]) -> str:
@@ -144,8 +161,8 @@ def draw(results: Results) -> list[tuple[str, str]]:
             for variant, contender in results.rows(workload):
                 spread = results.spread((workload, variant, contender, figure))
                 if spread is not None:
-                    label = contender if workload in COMPARED else variant
-                    bars.append(Bar(label, spread, contender == SYNCLINE))
+                    name = label(workload, variant, contender)
+                    bars.append(Bar(name, spread, contender == SYNCLINE))
             if bars:
                 chart = bar_chart(TITLES[workload], figure, bars)
                 drawings.append((f"{workload}-{number}", chart))

@@ -50,7 +50,7 @@ class Runner:
                 env=os.environ | self._variables(trial, number),
                 capture_output=True,
                 text=True,
-                timeout=TIMEOUT_SECONDS,
+                timeout=TIMEOUT_SECONDS + trial.options.get("seconds", 0),
                 check=False,
             )
         except subprocess.TimeoutExpired as error:

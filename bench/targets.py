@@ -5,11 +5,22 @@ from dataclasses import dataclass
 
 from bench.contenders import SYNCLINE
 from bench.measure import CPU_PER_JOB, JOBS_PER_SECOND, P50
+from bench.plan import (
+    COMMAND_LINE,
+    DEFAULT_SETTINGS,
+    LIBRARY,
+    NEW_CURSORS,
+    NO_OP,
+    NONE_HELD,
+    OLD_HELD,
+    ONE_CALL,
+    backoff_variant,
+)
 from bench.results import Results, Spread
 
 ByRound = dict[int, float]
 LOOSE = 0.7  # how far from "must" a quick run may be: it is short, and the machine may be busy
-TICK_SECONDS = 60  # the default interval between two ticks
+DOCUMENTED, TUNED = "graphile-worker (24/500/0)", "graphile-worker (100/10000/0)"
 
 
 @dataclass(frozen=True)
@@ -58,26 +69,49 @@ def judge(results: Results) -> list[Verdict]:
     return verdicts
 
 
-def drain_by(peer: str) -> Callable[[Results], ByRound]:
+def drain_by(
+    peer: str, workload: str = "drain", variant: str = NO_OP
+) -> Callable[[Results], ByRound]:
     def value(results: Results) -> ByRound:
-        ours = results.by_round("drain", "no-op", JOBS_PER_SECOND)
-        return divided(ours, results.by_round("drain", "no-op", JOBS_PER_SECOND, peer))
+        ours = results.by_round(workload, variant, JOBS_PER_SECOND)
+        return divided(ours, results.by_round("drain", NO_OP, JOBS_PER_SECOND, peer))
 
     return value
 
 
+def variant_by(workload: str, variant: str, other: str) -> Callable[[Results], ByRound]:
+    """Return the rate of one variant divided by that of another."""
+
+    def value(results: Results) -> ByRound:
+        ours, theirs = (
+            results.by_round(workload, one, JOBS_PER_SECOND) for one in (variant, other)
+        )
+        return divided(ours, theirs)
+
+    return value
+
+
+def ended_backoffs_by_fresh(*, by_default: bool) -> Callable[[Results], ByRound]:
+    ended, fresh = (backoff_variant(ended=one, by_default=by_default) for one in (True, False))
+    return variant_by("backoff", ended, fresh)
+
+
+def figure_of(workload: str, variant: str, figure: str) -> Callable[[Results], ByRound]:
+    return lambda results: results.by_round(workload, variant, figure)
+
+
 def cpu_per_job(results: Results) -> ByRound:
-    return results.by_round("drain", "no-op", CPU_PER_JOB)
+    return results.by_round("drain", NO_OP, CPU_PER_JOB)
 
 
 def latency_by_best_peer(results: Results) -> ByRound:
     peers = [contender for _, contender in results.rows("latency") if contender != SYNCLINE]
-    rivals = [results.by_round("latency", "no-op", P50, peer) for peer in peers]
+    rivals = [results.by_round("latency", NO_OP, P50, peer) for peer in peers]
     best = {
         number: min(rival[number] for rival in rivals if number in rival)
         for number in sorted({number for rival in rivals for number in rival})
     }
-    return divided(results.by_round("latency", "no-op", P50), best)
+    return divided(results.by_round("latency", NO_OP, P50), best)
 
 
 def tick_by_loop(results: Results) -> ByRound:
@@ -121,25 +155,60 @@ def divided(ours: ByRound, theirs: ByRound) -> ByRound:
     return {number: ours[number] / theirs[number] for number in ours if number in theirs}
 
 
+def cursor_by(peer: str) -> Callable[[Results], ByRound]:
+    return drain_by(peer, "cursor", NEW_CURSORS)
+
+
+def default_by_best(workload: str, best: str) -> Callable[[Results], ByRound]:
+    return variant_by(workload, DEFAULT_SETTINGS, best)
+
+
 TARGETS: Sequence[Target] = (
-    Target("drain ÷ graphile-worker, documented", drain_by("graphile-worker (24/500/0)"), 1.0, 1.4),
-    Target("drain ÷ graphile-worker, tuned", drain_by("graphile-worker (100/10000/0)"), 0.7, 1.0),
+    Target(
+        "run of rest over TLS ÷ bare aiohttp call, CPU",
+        figure_of("http", ONE_CALL, "CPU ÷ bare calls"),
+        3,
+        2,
+        at_most=True,
+    ),
+    Target(
+        "the same, runs/s ÷ the bare loop's calls/s",
+        figure_of("http", ONE_CALL, "runs/s ÷ bare loop"),
+        0.35,
+        0.6,
+    ),
+    Target("drain with cursors ÷ graphile-worker, documented", cursor_by(DOCUMENTED), 1.0, 1.3),
+    Target("drain with cursors ÷ graphile-worker, tuned", cursor_by(TUNED), 0.65, 1.0),
+    Target("drain ÷ graphile-worker, documented", drain_by(DOCUMENTED), 1.2, 1.5),
+    Target("drain ÷ graphile-worker, tuned", drain_by(TUNED), 0.8, 1.0),
     Target("drain ÷ pgqueuer", drain_by("pgqueuer"), 1.6, 2.5),
     Target("drain ÷ chancy", drain_by("chancy"), 4, 6),
     Target("drain ÷ procrastinate", drain_by("procrastinate"), 40, 60),
+    Target("library ÷ command line", variant_by("library", LIBRARY, COMMAND_LINE), 0.8, 0.95),
+    Target("default settings ÷ best, empty runs", default_by_best("drain", NO_OP), 0.8, 0.95),
+    Target("default settings ÷ best, cursors", default_by_best("cursor", NEW_CURSORS), 0.8, 0.95),
     Target("client CPU per no-op job, µs", cpu_per_job, 25, 15, at_most=True),
     Target("trigger-to-start p50 ÷ best peer", latency_by_best_peer, 1.0, 0.6, at_most=True),
     Target("tick at the largest size ÷ per-row loop", tick_by_loop, 25, 35),
     Target("empty tick, largest ÷ smallest", empty_tick_large_by_small, 3, 1.5, at_most=True),
-    Target("signals, 10 a job ÷ psql COPY", only_variant("signals", "÷ psql COPY"), 0.5, 0.7),
+    Target("ten signals a run ÷ psql COPY", only_variant("signals", "÷ psql COPY"), 0.5, 0.7),
     Target("drain with finished rows ÷ empty table", finished_by_empty, 0.95, 1.0),
-    Target("slow connector ÷ ideal", only_variant("slow", "÷ ideal"), 0.8, 0.95),
-    Target("memory, late ÷ early", only_variant("memory", "late ÷ early"), 1.1, 1.0, at_most=True),
     Target(
-        "steady state, lateness p99, s",
-        only_variant("steady", "lateness p99, s"),
-        TICK_SECONDS + 5,
-        TICK_SECONDS + 1,
+        "backoff ended ÷ fresh, default slots", ended_backoffs_by_fresh(by_default=True), 0.7, 0.9
+    ),
+    Target(
+        "backoff ended ÷ fresh, 8,000 slots", ended_backoffs_by_fresh(by_default=False), 0.7, 0.9
+    ),
+    Target("old snapshot held ÷ none", variant_by("snapshot", OLD_HELD, NONE_HELD), 0.75, 0.9),
+    Target("first sync ÷ git log", only_variant("git", "÷ git log"), 30, 15, at_most=True),
+    Target("slow connector ÷ ideal", only_variant("slow", "÷ ideal"), 0.85, 0.95),
+    Target("memory, late ÷ early", only_variant("memory", "late ÷ early"), 1.1, 1.0, at_most=True),
+    Target("mixed, lateness p99, s", only_variant("mixed", "lateness p99, s"), 2, 1, at_most=True),
+    Target(
+        "mixed, size of tables at the end ÷ at a third",
+        only_variant("mixed", "tables, end ÷ a third"),
+        1.05,
+        1.0,
         at_most=True,
     ),
 )

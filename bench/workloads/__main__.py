@@ -11,24 +11,37 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bench.measure import Figures, report
-from bench.workloads import draining, processes, signals, steady, ticking, waking
+from bench.workloads import (
+    draining,
+    http,
+    library,
+    processes,
+    signals,
+    steady,
+    ticking,
+    waking,
+)
 from bench.workloads.case import Case
 from syncline import eventloop
 
 CPROFILE = "BENCH_CPROFILE"  # the file to write a profile of this process to
 
 WORKLOADS: dict[str, Callable[[Case], Coroutine[Any, Any, Figures]]] = {
+    "http": http.runs,
     "drain": draining.no_op,
     "cursor": draining.cursor,
     "slow": draining.slow,
     "finished": draining.finished,
+    "backoff": draining.backoff,
     "snapshot": draining.snapshot,
     "memory": draining.memory,
     "latency": waking.latency,
     "tick": ticking.tick,
     "signals": signals.ingest,
+    "library": library.drain_outside,
     "workers": processes.drain_together,
     "steady": steady.steady_state,
+    "mixed": steady.steady_state,
 }
 
 

@@ -18,6 +18,13 @@ PENDING = """
     SELECT EXISTS (SELECT FROM syncline.sync_jobs WHERE status IN ('queued', 'running'))
 """
 
+RATE_OF_ROWS = """
+    -- Jobs per second from the first start to the last end, of the jobs created since. Unlike a
+    -- query for pending jobs during the drain, this costs the drain nothing.
+    SELECT count(*) / extract(epoch FROM max(finished_at) - min(started_at))::float8
+      FROM syncline.sync_jobs WHERE status = 'succeeded' AND created_at >= $1
+"""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -40,10 +47,16 @@ class Case:
             await session.close()
 
     @asynccontextmanager
-    async def engine(self, connector: Connector, **executor: Any) -> AsyncIterator[Engine]:
-        """Open an engine on a migrated schema, with default settings except those given here."""
-        executor = {"concurrency": self.options.get("concurrency", 8000)} | executor
-        settings = Settings(database_url=self.url, executor=executor)
+    async def engine(
+        self, connector: Connector, *, concurrency: int | None = None, **components: Any
+    ) -> AsyncIterator[Engine]:
+        """Open an engine on a migrated schema, with default settings except those given here.
+
+        Without a concurrency, the trial's own counts; if that is None, the engine's default.
+        """
+        concurrency = concurrency or self.options.get("concurrency", 8000)
+        executor = {} if concurrency is None else {"concurrency": concurrency}
+        settings = Settings(database_url=self.url, executor=executor, **components)
         async with Engine(settings, connectors=[connector]) as engine:
             await engine.migrate()
             yield engine
@@ -74,7 +87,9 @@ async def running(engine: Engine, **roles: bool) -> AsyncIterator[None]:
     assert clean, "a job was left running"
 
 
-async def drain(case: Case, engine: Engine, tally: Tally) -> Figures:
+async def drain(
+    case: Case, engine: Engine, tally: Tally, *, at_most: float | None = None
+) -> Figures:
     """Run what is queued and return the rates, from the first start to the last settlement."""
     async with case.session() as session:
 
@@ -83,7 +98,7 @@ async def drain(case: Case, engine: Engine, tally: Tally) -> Figures:
 
         await begin_measuring(session)
         async with running(engine, scheduler=False):
-            return await tally.drained(is_pending)
+            return await tally.drained(is_pending, at_most=at_most)
 
 
 async def begin_measuring(session: Any) -> None:

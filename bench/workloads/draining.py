@@ -1,4 +1,4 @@
-"""Drains: no-op jobs, new cursors, slow connectors, finished jobs, an old snapshot, memory."""
+"""Drains: no-op jobs, new cursors, slow connectors, finished jobs, backoffs, a snapshot, memory."""
 
 import asyncio
 import time
@@ -11,8 +11,14 @@ from bench.measure import (
     Tally,
     resident_megabytes,
 )
-from bench.workloads.case import Case, Counted, drain
-from bench.workloads.data import add_connections, add_finished_jobs, give_a_past, queue_jobs
+from bench.workloads.case import RATE_OF_ROWS, Case, Counted, drain
+from bench.workloads.data import (
+    add_connections,
+    add_finished_jobs,
+    give_a_past,
+    queue_after_outage,
+    queue_jobs,
+)
 from syncline import Connection, Engine, SyncResult
 
 SLEEP_SECONDS = 0.05
@@ -61,6 +67,8 @@ async def finished(case: Case) -> Figures:
 
 
 async def tick_and_drain(case: Case, kind: type[Counted], *, finished_jobs: int = 0) -> Figures:
+    if case.options.get("random_ids"):
+        return await drain_shuffled(case, kind)
     count = case.size("jobs")
     tally = Tally(count)
     async with case.engine(kind(tally.job)) as engine, case.session() as session:
@@ -77,8 +85,31 @@ async def tick_and_drain(case: Case, kind: type[Counted], *, finished_jobs: int 
     return figures | {ENQUEUED_PER_SECOND: count / enqueued}
 
 
+async def drain_shuffled(case: Case, kind: type[Counted]) -> Figures:
+    """The same with random ids of the connections, and due times in no order."""
+    tally = Tally(case.size("jobs"))
+    async with case.engine(kind(tally.job)) as engine, case.session() as session:
+        await add_connections(session, tally.expected, random_ids=True)
+        await queue_jobs(session, shuffled=True)
+        await give_a_past(session)
+        return await drain(case, engine, tally)
+
+
+async def backoff(case: Case) -> Figures:
+    """Drain what an outage left behind: fresh jobs, or jobs whose backoff has ended."""
+    tally = Tally(case.size("jobs"))
+    async with case.engine(Counted(tally.job)) as engine, case.session() as session:
+        await add_connections(session, tally.expected)
+        await give_a_past(session)
+        await queue_after_outage(session, has_failed=case.options["ended"])
+        return await drain(case, engine, tally, at_most=case.options["seconds"])
+
+
 async def snapshot(case: Case) -> Figures:
-    """Several drains in a row, with or without an old snapshot held open."""
+    """Several drains in a row, with or without an old snapshot held open.
+
+    The snapshot is older than every row, so nothing that the drains leave behind can be removed.
+    """
     async with case.session() as reader:
         held = reader.transaction(isolation="repeatable_read")
         await held.start()
@@ -97,8 +128,10 @@ async def _cycles(case: Case) -> tuple[list[float], float]:
         await add_connections(session, case.size("jobs"))
         await give_a_past(session)
         for _ in range(case.size("cycles")):
-            figures = await queue_and_drain(case, engine, connector, session)
-            rates.append(figures[JOBS_PER_SECOND])
+            began_at = await session.fetchval("SELECT now()")
+            await queue_and_drain(case, engine, connector, session)
+            # By the rows: beside an old snapshot, a query for pending jobs takes long by itself.
+            rates.append(await session.fetchval(RATE_OF_ROWS, began_at))
         looks = []
         for _ in range(LOOKS):
             began = time.perf_counter()

@@ -1,4 +1,8 @@
-"""Signals through the executor, compared with psql's COPY of the same rows."""
+"""Signals through the executor, compared with psql's COPY of the same rows.
+
+COPY gets a table with the same columns, a primary key and the index that keeps duplicates out: what
+signals need to be stored once. Every other index is ours to justify, so it counts against us.
+"""
 
 import asyncio
 import tempfile
@@ -25,6 +29,18 @@ BODY = {
 }
 
 
+COPY_TABLE = """
+    -- The columns of the signals, without indexes, checks and references.
+    CREATE TABLE public.copied (LIKE syncline.signals INCLUDING DEFAULTS INCLUDING STORAGE)
+"""
+UNIQUE_INDEXES = """
+    -- The primary key and the index by dedupe key, as statements for the copy.
+    SELECT regexp_replace(pg_get_indexdef(indexrelid), 'INDEX .* ON .* USING',
+                          'INDEX ON public.copied USING') AS statement
+      FROM pg_index WHERE indrelid = 'syncline.signals'::regclass AND indisunique
+"""
+
+
 class WithSignals(Counted):
     """Returns a page of signals of about 500 bytes each."""
 
@@ -43,7 +59,7 @@ class WithSignals(Counted):
 
 
 async def ingest(case: Case) -> Figures:
-    """Drain jobs that return signals; then empty the table, and COPY the same rows back."""
+    """Drain jobs that return signals; then COPY the same rows into another table."""
     jobs, a_job = case.size("jobs"), case.size("signals")
     tally = Tally(jobs)
     async with case.engine(WithSignals(tally, a_job)) as engine, case.session() as session:
@@ -60,14 +76,20 @@ async def ingest(case: Case) -> Figures:
 
 
 async def copy_again(case: Case, session: Any) -> float:
-    """Return the seconds that psql needs for the same rows and indexes."""
+    """Return the seconds that psql needs for the same rows, with only the unique indexes."""
+    await create_copy(session)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "signals.txt"
         await _psql(case, f"\\copy syncline.signals TO '{file}'")
-        await session.execute("TRUNCATE syncline.signals")
         began = time.perf_counter()
-        await _psql(case, f"\\copy syncline.signals FROM '{file}'")
+        await _psql(case, f"\\copy public.copied FROM '{file}'")
         return time.perf_counter() - began
+
+
+async def create_copy(session: Any) -> None:
+    await session.execute(COPY_TABLE)
+    for index in await session.fetch(UNIQUE_INDEXES):
+        await session.execute(index["statement"])
 
 
 async def _psql(case: Case, command: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.measure import Figures
 from bench.workloads.case import Case, Counted, begin_measuring, running, vacuum
-from bench.workloads.data import INTERVAL_SECONDS, add_used_connections
+from bench.workloads.data import INTERVAL_SECONDS, Past, add_used_connections
 from syncline import Engine
 
 SCHEDULER = logging.getLogger("syncline.scheduler")
@@ -47,8 +47,7 @@ async def tick(case: Case) -> Figures:
         await add_used_connections(
             session,
             case.size("connections"),
-            slots=NOT_DUE,
-            some_due=True,
+            Past(NOT_DUE, some_due=True),
             in_backoff=case.size("backoff"),
         )
         few = min(case.size("loop"), case.size("connections") // 50)  # a fifth of what is due
