@@ -1,7 +1,7 @@
 """How many jobs a worker runs at once, if nobody has set a number.
 
-While more is due than the slots allow, every run that ends adds a slot: fast connectors double the
-limit in milliseconds, slow ones in the time that they take. Runs that never end must not hold up
+While more is due than the slots allow, every run that ends adds a slot, and a quick one four: fast
+connectors reach the ceiling in milliseconds, slow ones double the limit in the time that they take. Runs that never end must not hold up
 the others, so time adds a little too. Growth stops while the loop, the database or the runs are
 slow, and trouble halves the limit, once a second at most. Slots that nobody needs for a minute go.
 """
@@ -16,6 +16,8 @@ SLOW_DATABASE_SECONDS, TROUBLED_DATABASE_SECONDS = 0.5, 2.0
 # Runs that wait for each other, for example for a connection to their provider, take the longer
 # the more there are. They must end long before their time is up.
 SLOW_RUN_SHARE, TROUBLED_RUN_SHARE = 1 / 20, 1 / 4  # of the longest run that is allowed
+QUICK_RUN_SHARE = 1 / 300
+GROWTH_PER_RUN, GROWTH_PER_QUICK_RUN = 1, 4
 GROWTH_PER_SECOND = 0.05
 PAGE_BYTES = 256_000_000  # of all runs, each with a page of the usual size
 CUT_EVERY_SECONDS = 1.0
@@ -62,7 +64,9 @@ def next_limit(limit: float, load: Load) -> float:
     if load.is_troubled:
         wanted = limit / 2 if load.seconds_since_cut >= CUT_EVERY_SECONDS else limit
     elif load.is_more_due and not load.is_slow:
-        wanted = limit + load.ended + limit * GROWTH_PER_SECOND * min(load.seconds, 1)
+        is_quick = load.run_share <= QUICK_RUN_SHARE
+        per_run = GROWTH_PER_QUICK_RUN if is_quick else GROWTH_PER_RUN
+        wanted = limit + per_run * load.ended + limit * GROWTH_PER_SECOND * min(load.seconds, 1)
     elif load.seconds_since_more >= UNUSED_SECONDS:
         wanted = min(limit, max(limit / 2, 2.0 * load.taken))
     else:

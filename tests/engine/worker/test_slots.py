@@ -54,18 +54,18 @@ class Program(Connector):
         return SyncResult()
 
 
-def test_every_run_that_ends_adds_a_slot_while_more_is_due() -> None:
+def test_every_run_that_ends_adds_slots_while_more_is_due() -> None:
     slots = GrowingSlots(["quick"], max_run_seconds=300)
     limits = []
     for _ in range(3):
         end_runs(slots, 25)
         slots.end_claim(is_full=True, seconds=AT_ONCE)
         limits.append(slots.limit)
-    assert limits == [75, 100, 125]
+    assert limits == [150, 250, 350]
 
     end_runs(slots, 25)
     slots.end_claim(is_full=False, seconds=AT_ONCE)
-    assert slots.limit == 125
+    assert slots.limit == 350
 
 
 @pytest.mark.parametrize("trouble", ["loop", "claim", "settle", "runs", "pages"])
@@ -73,7 +73,7 @@ def test_slots_do_not_grow_into_trouble(trouble: str) -> None:
     slots = GrowingSlots(["quick"], max_run_seconds=300)
     end_runs(slots, 1000)
     slots.end_claim(is_full=True, seconds=AT_ONCE)
-    assert slots.limit == 1050
+    assert slots.limit == 4050
 
     end_runs(slots, 1000, seconds=20 if trouble == "runs" else AT_ONCE)
     if trouble == "loop":
@@ -83,7 +83,7 @@ def test_slots_do_not_grow_into_trouble(trouble: str) -> None:
     elif trouble == "pages":
         end_runs(slots, 1000, page_bytes=PAGE_BYTES // 100)
     slots.end_claim(is_full=True, seconds=1 if trouble == "claim" else AT_ONCE)
-    assert slots.limit <= 1050
+    assert slots.limit <= 4050
 
 
 def test_a_run_counts_with_its_largest_page() -> None:
