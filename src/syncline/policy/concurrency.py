@@ -1,9 +1,10 @@
 """How many jobs a worker runs at once, if nobody has set a number.
 
 While more is due than the slots allow, every run that ends adds a slot, and a quick one four: fast
-connectors reach the ceiling in milliseconds, slow ones double the limit in the time that they take. Runs that never end must not hold up
-the others, so time adds a little too. Growth stops while the loop, the database or the runs are
-slow, and trouble halves the limit, once a second at most. Slots that nobody needs for a minute go.
+connectors reach the ceiling in milliseconds, slow ones double the limit in the time of one run.
+Runs that never end must not hold up the others, so time adds a little too. Growth stops while the
+loop, the database or the runs are slow, and trouble halves the limit, once a second at most. Slots
+that nobody needs for a minute go.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -81,21 +81,18 @@ class Executor:
         if not asking:
             return pause
         begin = asyncio.get_running_loop().create_task
-        starting: asyncio.Task[None] | None = None
+        turns, starting = deque(asking), list[asyncio.Task[None]]()
         try:
             async with self._pool.session() as session:
-                while asking:
-                    for slots in asking:
-                        batch = await self._claim(session, slots)
-                        if starting is not None:
-                            await starting
-                        starting = begin(self._start(batch))
-                    more = [slots for slots in asking if slots.is_more_due]
-                    asking = [slots for slots in more if self._wanted(slots)]
+                while turns:
+                    slots = turns.popleft()
+                    batch = await self._claim(session, slots)
+                    await asyncio.gather(*starting)
+                    starting = [begin(self._start(batch))]
+                    turns += [slots] if slots.is_more_due and self._wanted(slots) else []
         finally:
-            if starting is not None:
-                await starting
-        return timedelta() if more else pause
+            await asyncio.gather(*starting)
+        return timedelta() if any(slots.is_more_due for slots in asking) else pause
 
     async def claim_and_start(self) -> int:
         """Claim due jobs once, start them in their order, and return how many there were."""
