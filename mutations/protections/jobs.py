@@ -310,4 +310,37 @@ JOBS = (
         (("    if isinstance(asked, str):\n", "    if False:\n"),),
         "tests/policy/test_backoff.py::test_a_hint_is_heeded_up_to_a_day",
     ),
+    Mutation(
+        "the threads of blocking connectors",
+        "their jobs are claimed like any others",
+        "engine/worker/slots.py",
+        (("if one.is_blocking and slug not in programs", "if False"),),
+        "tests/engine/worker/test_slots.py::test_blocking_connectors_take_few_threads_and_hold_nobody_up",
+    ),
+    Mutation(
+        "the cores of connectors that run programs",
+        "their jobs are claimed like any others",
+        "engine/worker/slots.py",
+        (("if one.runs_programs]", "if False]"),),
+        "tests/engine/worker/test_slots.py::test_programs_are_started_by_the_number_of_cores",
+    ),
+    Mutation(
+        "the memory of large pages",
+        "slots grow however large pages are",
+        "policy/concurrency.py",
+        (("if load.run_bytes > 0:", "if False:"),),
+        "tests/policy/test_concurrency.py::test_the_limit_follows_the_load",
+    ),
+    Mutation(
+        "the collector of a process with two engines",
+        "the first engine out puts it back",
+        "engine/garbage_collector.py",
+        (
+            (
+                "            self._inside -= 1\n            if not self._inside:",
+                "            if True:",
+            ),
+        ),
+        "tests/engine/test_garbage_collector.py::test_the_last_engine_out_puts_the_collector_back",
+    ),
 )

@@ -147,7 +147,7 @@ LEASES = (
         "slots while other runs wait for a lock",
         "unsettled runs fill the bound, and nothing more is claimed",
         "engine/worker/executor.py",
-        (("len(runs) - self._settle_queue.excused", "len(runs)"),),
+        (("len(self._runs) - self._settle_queue.excused", "len(self._runs)"),),
         "tests/engine/worker/test_standstills.py::test_rows_that_somebody_holds_hold_up_nobody_else",
     ),
     Mutation(

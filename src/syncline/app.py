@@ -294,9 +294,12 @@ class Engine:
         self._explanations = Explanations(context)
 
     def _heartbeat(self) -> Heartbeat:
-        executor, slots = self._worker.executor, self.settings.executor.concurrency
+        executor = self._worker.executor
         return Heartbeat(
-            self._pool, self._clock, self.providers, slots, lambda: slots - executor.free_slots
+            self._pool,
+            self._clock,
+            self.providers,
+            lambda: (executor.limit, executor.limit - executor.free_slots),
         )
 
 

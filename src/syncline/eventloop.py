@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run the work on uvloop if it is installed (`syncline[fast]`), else on asyncio's own loop."""
+    """Run the work on uvloop where it is installed, else on asyncio's own loop."""
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
         return runner.run(work)
 

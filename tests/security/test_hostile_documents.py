@@ -19,6 +19,7 @@ import pytest
 
 from support.httpserver import HttpServer, Reply, http_server
 from support.loop_hold import watched_loop
+from support.runs import make_run
 from syncline import Signal, SyncError, SyncResult, Transient
 from syncline.children import parsers
 from syncline.children.parsers import PARSERS, ParserFailed, Parsers
@@ -33,7 +34,6 @@ from syncline.connectors.matrix import Matrix
 from syncline.connectors.rest.connector import Rest
 from syncline.engine.secrets.vault import without_secrets
 from syncline.engine.worker.attempt import PageChecker
-from syncline.engine.worker.threads import Threads
 from syncline.errors import ContractError
 from syncline.http import HttpClient, HttpEnvironment
 from syncline.http.credentials import Credentials
@@ -157,12 +157,12 @@ async def outcome(connector: Connector, config: dict[str, Any]) -> str:
     """Run a connector as an engine does, for a few pages; return what it said."""
     connection = trial_connection(prepare_trial(connector), config)
     checker = PageChecker(LIMITS)
-    threads, cursor, count = Threads(lambda: None), None, 0
+    run, cursor, count = make_run(), None, 0
     try:
         results: Any = connector.sync(connection, cursor)
         async with aclosing(results):
             async for result in results:
-                page = await checker.check(result, cursor, threads)
+                page = await checker.check(result, cursor, run)
                 count += page.signal_count
                 if page.next_cursor is not None:
                     cursor = json.loads(page.next_cursor)
@@ -344,15 +344,14 @@ async def test_a_large_page_is_checked_beside_the_loop() -> None:
     """250 signals of almost a megabyte each: few, and together far too much for the loop."""
     result = SyncResult([Signal("large", NOW, PAYLOAD, str(number)) for number in range(250)])
     async with watched_loop() as hold:
-        page = await PageChecker(LIMITS).check(result, None, Threads(lambda: None))
+        page = await PageChecker(LIMITS).check(result, None, make_run())
     assert page.signal_count == 250
     assert hold.longest < LONGEST_HOLD
 
 
 async def test_a_page_within_the_budget_starts_no_thread() -> None:
     result = SyncResult([Signal("small", NOW, {"text": "a" * 400}) for _ in range(1000)])
-    threads = Threads(lambda: None)
-    checking = PageChecker(LIMITS).check(result, None, threads)
+    checking = PageChecker(LIMITS).check(result, None, make_run())
     with pytest.raises(StopIteration) as done:
         checking.send(None)  # it ends without waiting for anybody
     assert done.value.value.signal_count == 1000
@@ -362,7 +361,7 @@ async def test_the_rest_of_a_page_is_checked_like_its_beginning() -> None:
     good = [Signal("large", NOW, PAYLOAD, str(number)) for number in range(3)]
     bad = SyncResult([*good, Signal("", NOW, {})])
     with pytest.raises(ContractError, match=r"signals\[3\].kind"):
-        await PageChecker(LIMITS).check(bad, None, Threads(lambda: None))
+        await PageChecker(LIMITS).check(bad, None, make_run())
 
 
 def test_a_line_of_a_tap_is_bounded() -> None:

@@ -27,7 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "scheduler.jitter_pct_max": Decimal("0.2"),
     "scheduler.max_overridden_interval_seconds": 86_400,
     "scheduler.batch_size": 1000,
-    "executor.concurrency": 50,
+    "executor.concurrency": "auto",
     "executor.poll_interval_seconds": 0.5,
     "executor.lease_seconds": 30,
     "executor.max_run_seconds": 300,
@@ -216,7 +216,18 @@ def test_a_value_outside_is_refused_in_one_line_with_its_name_value_and_bounds()
         (
             "executor.concurrency",
             1.5,
-            "executor.concurrency is 1.5; it must be an integer, at least 1 and at most 10000",
+            'executor.concurrency is 1.5; it must be "auto" or an integer from 1 to 10000',
+        ),
+        (
+            "executor.concurrency",
+            "automatic",
+            "executor.concurrency is 'automatic'; "
+            'it must be "auto" or an integer from 1 to 10000',
+        ),
+        (
+            "executor.concurrency",
+            True,
+            'executor.concurrency is True; it must be "auto" or an integer from 1 to 10000',
         ),
         (
             "executor.max_attempts",

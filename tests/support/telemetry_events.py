@@ -121,6 +121,7 @@ EVENTS: dict[str, Callable[[Telemetry], object]] = {
     "connector_raised": show_traceback,
     "pages_lost": lambda t: t.pages_lost("tickets", CONNECTION, JOB),
     "jobs_reaped": lambda t: t.jobs_reaped("tickets", 2),
+    "slots_counted": lambda t: t.slots_counted(50),
     "queue_measured": lambda t: t.queue_measured({"tickets": 4}, 9 * SECOND),
     "executor_stopped": Telemetry.executor_stopped,
     "loop_failed": lambda t: t.loop_failed("claim", OSError("refused"), SECOND),

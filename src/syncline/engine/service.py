@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
@@ -12,6 +11,7 @@ from datetime import timedelta
 
 from syncline.clock import monotonic
 from syncline.engine.context import EngineContext
+from syncline.engine.garbage_collector import RARE_COLLECTIONS
 from syncline.engine.loop import Loop, LoopSpec
 from syncline.engine.scheduler.tick import Scheduler
 from syncline.engine.upkeep.heartbeat import BEAT_EVERY, Heartbeat
@@ -23,7 +23,6 @@ from syncline.engine.worker.worker import Worker
 from syncline.store.embedded import EmbeddedPostgres
 
 CHECK_DATABASE_EVERY = timedelta(seconds=3)
-RARE_COLLECTIONS = (50_000, 20, 100)  # gc thresholds: collect far less often than by default
 KEPT_LOOPS = {"renew", "watch", "beat"}  # these continue until the last job is settled
 
 
@@ -168,20 +167,9 @@ class Service:
 
     @contextmanager
     def _owned_process(self) -> Iterator[None]:
-        """Handle the signals of the process, and tune its garbage collector.
-
-        Thousands of short-lived objects a second trigger collections that walk all long-lived ones
-        and find nothing: a third of the processor time of an empty run.
-        """
-        thresholds = gc.get_threshold()
-        gc.freeze()
-        gc.set_threshold(*RARE_COLLECTIONS)
-        try:
-            with self._signal_handlers():
-                yield
-        finally:
-            gc.set_threshold(*thresholds)
-            gc.unfreeze()
+        """Handle the signals of the process, and tune its garbage collector."""
+        with RARE_COLLECTIONS, self._signal_handlers():
+            yield
 
     @contextmanager
     def _signal_handlers(self) -> Iterator[None]:

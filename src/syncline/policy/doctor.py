@@ -260,7 +260,7 @@ def _queue(symptoms: Symptoms) -> Diagnosis:
         "queue",
         Verdict.WARNING if late else Verdict.OK,
         f"the oldest due job has waited {span(waited)}" if waited else "nothing due is waiting",
-        "Add workers or slots (executor.concurrency), or see `syncline top` for what is slow."
+        "Add workers, or raise executor.concurrency if it is a number; see `syncline top`."
         if late
         else "",
     )

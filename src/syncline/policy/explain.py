@@ -230,7 +230,7 @@ def _judge_workers(evidence: Evidence, job: PendingJob) -> Cause:
         slots = sum(worker.slots for worker in able)
         shown = (
             f"all {slots} slots of the {len(able)} workers that can run it are taken. "
-            "Add workers, or raise executor.concurrency."
+            "Add workers; if executor.concurrency is a number, raise it."
         )
     elif job.lapses > 1:
         reason = Reason.SUSPECT

@@ -29,6 +29,7 @@ class Connector:
 
     provider: str = ""
     local: ClassVar[bool] = False  # set True if it runs a program or reads files of this host
+    runs_programs: ClassVar[bool] = False  # set True if runs start programs, which need cores
     settings_name: ClassVar[str | None] = None  # the settings component passed to `configure`
     # The engine sets these before the first run.
     http_environment: "HttpEnvironment | None" = None

@@ -43,6 +43,7 @@ ProxyAddresses = Annotated[
     AfterValidator(checks.check_networks),
 ]
 ModuleNames = Annotated[list[str], NoDecode, BeforeValidator(checks.split_names)]
+Concurrency = Annotated[int | Literal["auto"], BeforeValidator(checks.read_concurrency)]
 Slugs = Annotated[list[str] | None, NoDecode, BeforeValidator(checks.split_names)]
 
 
@@ -110,9 +111,7 @@ class SchedulerSettings(checks.Component):
 class ExecutorSettings(checks.Component):
     """How jobs run."""
 
-    concurrency: int = Field(
-        50, ge=1, le=10_000, description="Jobs that this process runs at once."
-    )
+    concurrency: Concurrency = Field("auto", description="Jobs that this process runs at once.")
     poll_interval_seconds: float = Field(
         0.5, gt=0, le=60, description="Longest pause between two checks for due jobs."
     )

@@ -15,6 +15,7 @@ from syncline.redaction import mask_secrets
 
 PREFIX = "SYNCLINE_"
 MAX_SCHEMA_BYTES = 63  # Postgres truncates longer names
+AUTO, MOST_AT_ONCE = "auto", 10_000
 DISAGREEMENT = "disagreement"
 MAX_SHOWN = 100
 WORDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
@@ -42,6 +43,16 @@ def is_loopback(host: str) -> bool:
     except OSError:
         return False
     return all(ipaddress.ip_address(address[0]).is_loopback for *_, address in found)
+
+
+def read_concurrency(value: Any) -> Any:
+    """Return "auto" or a number; an environment variable holds either as text."""
+    text = str(value).strip()
+    if text == AUTO:
+        return AUTO
+    if isinstance(value, bool) or not text.isdecimal() or not 1 <= int(text) <= MOST_AT_ONCE:
+        raise ValueError(f'it must be "{AUTO}" or an integer from 1 to {MOST_AT_ONCE}')
+    return int(text)
 
 
 def split_names(names: Any) -> Any:

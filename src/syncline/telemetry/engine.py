@@ -282,6 +282,10 @@ class Telemetry:
         fields: Fields = {"provider_slug": provider_slug, "count": count}
         self._log.event(EXECUTOR, logging.WARNING, "executor.jobs_reaped", fields)
 
+    def slots_counted(self, slots: int) -> None:
+        """Show how many jobs may run at once at present."""
+        self._executor.slots.set(slots)
+
     def queue_measured(self, depth_by_provider: Mapping[str, int], oldest_age: timedelta) -> None:
         depths = dict.fromkeys(
             self._executor.queue_depth, 0

@@ -34,5 +34,5 @@ def maintenance(world: World, pool: Pool) -> Maintenance:
 def pruner(world: World, pool: Pool) -> Pruner:
     """A pruner in a process that has never beaten."""
     clock = clock_from(world.clock)
-    heartbeat = Heartbeat(pool, clock, {}, slots=0, count_busy=lambda: 0)
+    heartbeat = Heartbeat(pool, clock, {}, count_slots=lambda: (0, 0))
     return Pruner(pool, world.settings, clock, heartbeat, world.engine.telemetry.upkeep)

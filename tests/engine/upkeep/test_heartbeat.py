@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from support.fakes import HeldRun, eventually
 from support.world import EMPTY_PAGE, World
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER, FORGOTTEN_AFTER
@@ -33,6 +35,7 @@ async def only_worker(world: World) -> Worker:
     return worker
 
 
+@pytest.mark.engine(executor={"concurrency": 7})
 async def test_process_is_shown_while_it_lives_and_gone_when_it_left(world: World) -> None:
     async with running(world):
         worker = await only_worker(world)
@@ -40,7 +43,7 @@ async def test_process_is_shown_while_it_lives_and_gone_when_it_left(world: Worl
         assert (worker.host, worker.pid) == (socket.gethostname(), os.getpid())
         assert (worker.status, worker.roles) == ("alive", ["scheduler", "executor"])
         assert worker.providers == sorted(world.engine.providers)
-        assert (worker.slots, worker.busy) == (world.settings.executor.concurrency, 0)
+        assert (worker.slots, worker.busy) == (7, 0)
         assert worker.started_at == worker.beat_at == world.clock()
 
     assert await world.engine.workers.list() == []

@@ -4,7 +4,6 @@ All of these connections have run before; the first run of a new one leaves its 
 """
 
 import asyncio
-import gc
 from datetime import timedelta
 from typing import Any
 
@@ -127,14 +126,3 @@ async def test_empty_runs_that_end_while_others_are_closed_are_closed_together_n
 
     assert await running
     assert await world.sql(ENDED, jobs)
-
-
-async def test_a_process_of_its_own_collects_garbage_seldom_while_it_runs(world: World) -> None:
-    before = gc.get_threshold()
-    running = asyncio.create_task(world.engine.run())
-    await eventually(lambda: gc.get_threshold() != before)
-
-    assert gc.get_freeze_count() > 0
-    world.engine.stop()
-    await running
-    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)

@@ -11,11 +11,12 @@ from uuid import UUID
 import pytest
 from faults.proxy import Link
 
-from engine.worker.test_runs import begin, make_runs
 from support.fakes import HeldRun, eventually
+from support.runs import begin, make_runs
 from support.world import World, in_short
 from syncline import Connection, Connector, Engine, Settings, SyncResult
 from syncline.engine.worker.runs import safe_seconds
+from syncline.engine.worker.slots import Slots
 
 # A settle that comes too early takes a few milliseconds; nothing else happens to wait for.
 LONG_ENOUGH_TO_SETTLE = 0.1
@@ -115,10 +116,10 @@ async def is_queued(world: World, job_id: UUID) -> bool:
 
 
 async def test_a_job_that_was_lost_and_claimed_again_waits_for_its_first_run() -> None:
-    runs = make_runs()
-    lost = begin(runs, lapses=0)
+    runs, slots = make_runs(), Slots(["github"], 2)
+    lost = begin(runs, slots, lapses=0)
     runs.lose([lost.claim.id])
-    again = begin(runs, lapses=1)
+    again = begin(runs, slots, lapses=1)
     assert again.predecessor is lost
 
     waiting = asyncio.create_task(runs.wait_until_stopped(lost))

@@ -4,10 +4,10 @@ import asyncio
 import threading
 from collections.abc import Iterator
 
+from support.runs import make_run
 from support.world import at
 from syncline import Signal, SyncResult
 from syncline.engine.worker.attempt import PageChecker
-from syncline.engine.worker.threads import Threads
 from syncline.settings import ExecutorSettings
 
 LIMITS = ExecutorSettings().page_limits
@@ -21,14 +21,14 @@ async def test_large_pages_are_checked_one_at_a_time() -> None:
     """Many busy threads take the interpreter from the event loop, each for 5 ms in turn."""
     checker = PageChecker(LIMITS)
     results = [SyncResult(signals(2000)), SyncResult(signals(4, size=400_000))] * 3
-    threads = [Threads(on_idle=lambda: None) for _ in results]
+    runs = [make_run() for _ in results]
     checks = [
         asyncio.ensure_future(checker.check(result, None, own))
-        for result, own in zip(results, threads, strict=True)
+        for result, own in zip(results, runs, strict=True)
     ]
     alive = set()
     while not all(check.done() for check in checks):
-        alive.add(sum(own.alive for own in threads))
+        alive.add(sum(own.threads.alive for own in runs))
         await asyncio.sleep(0)
 
     assert [check.result().signal_count for check in checks] == [2000, 4] * 3
@@ -45,10 +45,8 @@ async def test_a_page_that_is_slow_to_come_holds_up_no_other() -> None:
         let_go.wait(30)
         yield from signals(1)
 
-    slow = asyncio.ensure_future(
-        checker.check(SyncResult(slowly()), None, Threads(on_idle=lambda: None))
-    )
-    other = await checker.check(SyncResult(signals(2000)), None, Threads(on_idle=lambda: None))
+    slow = asyncio.ensure_future(checker.check(SyncResult(slowly()), None, make_run()))
+    other = await checker.check(SyncResult(signals(2000)), None, make_run())
     was_slow = not slow.done()
     let_go.set()
 

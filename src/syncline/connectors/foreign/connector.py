@@ -27,6 +27,7 @@ class ForeignConnector(Connector):
     """Runs one program, in a new process for each sync."""
 
     local = True
+    runs_programs = True
 
     def __init__(self, executable: str, environment: Iterable[str] = ()) -> None:
         self._executable = executable

@@ -40,6 +40,7 @@ class GitCommits(Connector):
 
     provider = "git"
     local: ClassVar[bool] = True
+    runs_programs: ClassVar[bool] = True
     settings_name: ClassVar[str | None] = "git"
 
     def __init__(

@@ -27,14 +27,13 @@ class Heartbeat:
         pool: Pool,
         clock: Clock,
         providers: Mapping[str, Connector],
-        slots: int,
-        count_busy: Callable[[], int],
+        count_slots: Callable[[], tuple[int, int]],
     ) -> None:
+        """Report for these providers; `count_slots` returns all slots, and the busy ones."""
         self._pool = pool
         self._clock = clock
         self._providers = providers
-        self._slots = slots
-        self._count_busy = count_busy
+        self._count_slots = count_slots
         self._roles: tuple[str, ...] = ()
         self._id = new_id()
         self._started_at: datetime | None = None
@@ -83,6 +82,7 @@ class Heartbeat:
     def _describe(self, now: datetime) -> Worker:
         self._started_at = self._started_at or now
         runs_jobs = "executor" in self._roles
+        slots, busy = self._count_slots()
         return Worker(
             id=self._id,
             host=socket.gethostname(),
@@ -90,8 +90,8 @@ class Heartbeat:
             version=version("syncline"),
             roles=self._roles,
             providers=sorted(self._providers) if runs_jobs else (),
-            slots=self._slots if runs_jobs else 0,
-            busy=self._count_busy(),
+            slots=slots if runs_jobs else 0,
+            busy=busy,
             stopping=self._stopping,
             started_at=self._started_at,
             beat_at=now,

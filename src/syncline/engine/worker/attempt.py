@@ -4,11 +4,11 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.worker.runs import Run
-from syncline.engine.worker.threads import Threads
 from syncline.http.credentials import Credentials
 from syncline.model import Connection, SyncResult
 from syncline.policy.cursor import effective_cursor
@@ -43,11 +43,22 @@ class Caller:
     sync: Callable[[Connection, Any], Any]
     is_coroutine: bool
     is_stream: bool
+    runs_programs: bool
 
     @classmethod
     def of(cls, connector: Connector) -> "Caller":
         sync = connector.sync
-        return cls(sync, inspect.iscoroutinefunction(sync), inspect.isasyncgenfunction(sync))
+        return cls(
+            sync,
+            inspect.iscoroutinefunction(sync),
+            inspect.isasyncgenfunction(sync),
+            connector.runs_programs,
+        )
+
+    @property
+    def is_blocking(self) -> bool:
+        """Whether it runs in a thread."""
+        return not (self.is_coroutine or self.is_stream)
 
 
 async def attempt(
@@ -66,14 +77,14 @@ async def attempt(
     elif caller.is_stream:
         return PageStream(caller.sync(connection, cursor), cursor)
     else:
-        result = await run.threads.run(lambda: caller.sync(connection, cursor))
+        result = await run.threads.run(partial(caller.sync, connection, cursor))
         if inspect.isawaitable(result):
             result = await result
     if is_nothing_new(result):
         return NOTHING_NEW
     if isinstance(result, AsyncIterator):
         return PageStream(result, cursor)
-    return await checker.check(result, cursor, run.threads)
+    return await checker.check(result, cursor, run)
 
 
 class PageChecker:
@@ -87,20 +98,22 @@ class PageChecker:
         self._limits = limits
         self._turn = asyncio.Semaphore()
 
-    async def check(self, result: Any, cursor: Any, threads: Threads) -> Page:
+    async def check(self, result: Any, cursor: Any, run: Run) -> Page:
         """Return the page, or raise a ContractError that says what is wrong with it."""
-        limits = self._limits
         if not _is_list(result):
             # Iterating runs the connector's own code, which may block.
-            return await threads.run(lambda: read_page(result, cursor=cursor, limits=limits))
+            return await self._read_in_thread(result, cursor, run)
         if len(result.signals) > MANY_SIGNALS:
             async with self._turn:
-                return await threads.run(lambda: read_page(result, cursor=cursor, limits=limits))
-        reader = PageReader(result, cursor=cursor, limits=limits)
+                return await self._read_in_thread(result, cursor, run)
+        reader = PageReader(result, cursor=cursor, limits=self._limits)
         if not reader.read_some(MANY_BYTES):
             async with self._turn:
-                await threads.run(lambda: reader.read_some(limits.page_bytes))
+                await run.threads.run(partial(reader.read_some, self._limits.page_bytes))
         return reader.page
+
+    async def _read_in_thread(self, result: Any, cursor: Any, run: Run) -> Page:
+        return await run.threads.run(partial(read_page, result, cursor=cursor, limits=self._limits))
 
 
 def read_claimed_connection(claim: Claim, credentials: Credentials | None = None) -> Connection:

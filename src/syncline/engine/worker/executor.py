@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from syncline.engine.worker.attempt import Caller, PageChecker, attempt
 from syncline.engine.worker.runs import Run, Runs, safe_seconds
 from syncline.engine.worker.settle import ACTIVE
 from syncline.engine.worker.settle_queue import SettleQueue
+from syncline.engine.worker.slots import Slots, make_slots
 from syncline.engine.worker.streams import Streams
 from syncline.errors import ContractError, SyncError, Transient
 from syncline.policy.outcome import Ending, Interrupted, Raised, Unrun
@@ -55,6 +56,9 @@ class Executor:
         self._runs = runs
         self._claimer = Claimer(context, list(connectors))
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
+        self.slots = make_slots(
+            self._callers, self._settings.concurrency, self._settings.max_run_seconds
+        )
         self._checker = PageChecker(self._settings.page_limits)
         self._streams = Streams(context, runs, self._checker)
         self._safe_seconds = safe_seconds(self._settings.lease_seconds)
@@ -73,41 +77,59 @@ class Executor:
         a hundred runs end.
         """
         pause = timedelta(seconds=self._settings.poll_interval_seconds)
-        if not self._wanted():
+        asking = self._choose_slots()
+        if not asking:
             return pause
         begin = asyncio.get_running_loop().create_task
-        starting: asyncio.Task[None] | None = None
+        turns, starting = deque(asking), list[asyncio.Task[None]]()
         try:
             async with self._pool.session() as session:
-                batch = await self._claim(session)
-                starting = begin(self._start(batch))
-                while batch.is_full and self._wanted():
-                    batch = await self._claim(session)
-                    await starting
-                    starting = begin(self._start(batch))
+                while turns:
+                    slots = turns.popleft()
+                    batch = await self._claim(session, slots)
+                    await asyncio.gather(*starting)
+                    starting = [begin(self._start(batch))]
+                    turns += [slots] if slots.is_more_due and self._wanted(slots) else []
         finally:
-            if starting is not None:
-                await starting
-        return timedelta() if batch.is_full else pause
+            await asyncio.gather(*starting)
+        return timedelta() if any(slots.is_more_due for slots in asking) else pause
 
     async def claim_and_start(self) -> int:
         """Claim due jobs once, start them in their order, and return how many there were."""
-        if not self._wanted():
-            return 0
         self._claimer.forget_backoffs()
-        async with self._pool.session() as session:
-            batch = await self._claim(session)
-        await self._start(batch)
-        return len(batch.rows)
+        batches = []
+        for slots in self.slots:
+            if self._wanted(slots):
+                async with self._pool.session() as session:
+                    batches.append(await self._claim(session, slots))
+                await self._start(batches[-1])
+        return sum(len(batch.rows) for batch in batches)
 
-    async def _claim(self, session: SessionLease) -> "ClaimedBatch":
-        """Claim due jobs, and reserve a slot for each."""
+    def _choose_slots(self) -> list[Slots]:
+        """Return the slots to claim jobs for.
+
+        If runs ended, those of their kind only: the others have nothing new. They are asked for
+        at the usual pace, and whenever something else ends the pause, such as a notification.
+        """
+        changed = [slots for slots in self.slots if slots.is_changed]
+        long_ago = monotonic() - self._settings.poll_interval_seconds
+        chosen = [one for one in self.slots if one.is_changed or one.asked <= long_ago]
+        return [slots for slots in (chosen if changed else self.slots) if self._wanted(slots)]
+
+    async def _claim(self, session: SessionLease, slots: Slots) -> "ClaimedBatch":
+        """Claim due jobs, reserve a slot for each, and decide how many slots there are."""
         self._runs.resume()
         self._settle_queue.resume()
         self._is_traced = self._telemetry.is_traced()
         poison_jobs = self._runs.poison_jobs + sum(one.poison_jobs for one in self._unstarted)
-        batch = await self._claimer.claim(session, self._wanted(), with_poison_job=not poison_jobs)
+        slots.begin_claim()
+        asyncio.get_running_loop().call_soon(slots.record_turn, slots.asked)
+        batch = await self._claimer.claim(
+            session, slots, self._wanted(slots), with_poison_job=not poison_jobs
+        )
         self._unstarted.append(batch)
+        slots.end_claim(is_full=batch.is_full, seconds=monotonic() - batch.asked_at)
+        self._telemetry.slots_counted(self.limit)
         return batch
 
     async def _start(self, batch: "ClaimedBatch") -> None:
@@ -121,7 +143,7 @@ class Executor:
         start = asyncio.get_running_loop().create_task
         for claim in claimed:
             run = self._runs.add(claim, leased_since=batch.asked_at)
-            self._runs.begin(run, start(self._run_job(run)))
+            self._runs.begin(run, start(self._run_job(run)), batch.slots)
 
     async def _run_job(self, run: Run) -> None:
         """Attempt a claimed job, then settle its outcome. No error leaves this method."""
@@ -179,23 +201,33 @@ class Executor:
         return None
 
     @property
+    def limit(self) -> int:
+        """How many connectors may run at once, at present."""
+        return sum(slots.limit for slots in self.slots)
+
+    @property
     def free_slots(self) -> int:
         """How many more connectors may run; fewer while settling lags behind."""
-        most, runs = self._settings.concurrency, self._runs
-        unsettled = len(runs) - self._settle_queue.excused
-        return min(most - runs.slots_taken, MOST_UNSETTLED * most - unsettled)
+        return min(sum(slots.limit - slots.taken for slots in self.slots), self._unsettled_room())
 
-    def _wanted(self) -> int:
+    def _unsettled_room(self) -> int:
+        """Return how many more jobs may be claimed before others must be settled."""
+        return MOST_UNSETTLED * self.limit - (len(self._runs) - self._settle_queue.excused)
+
+    def _wanted(self, slots: Slots) -> int:
         """Return how many jobs to claim now.
 
         No more than there are free slots, and few enough that not all slots wait for one claim:
         jobs that are claimed together tend to end together.
         """
-        if not self._callers or not self._is_claiming:
+        if not self._is_claiming:
             return 0
-        slots = self._settings.concurrency
-        share = slots // (4 if slots >= 4 * LARGEST_CLAIM else 8)
-        free = self.free_slots - sum(len(batch.rows) for batch in self._unstarted)
+        share = slots.limit // (4 if slots.limit >= 4 * LARGEST_CLAIM else 8)
+        unstarted = [batch for batch in self._unstarted if batch.rows]
+        free = min(
+            slots.limit - slots.taken - _count_rows(unstarted, slots),
+            self._unsettled_room() - _count_rows(unstarted),
+        )
         return max(0, min(free, max(share, SMALL_CLAIM), LARGEST_CLAIM))
 
     def stop_claiming(self) -> None:
@@ -255,11 +287,17 @@ class Executor:
 class ClaimedBatch:
     """Jobs that were claimed together, not yet read."""
 
+    slots: Slots  # that they will take
     rows: Sequence[Any]
     token: UUID
     asked_at: float  # by this process's clock; the lease counts from then
     poison_jobs: int
     is_full: bool  # as many as were asked for, so more may be due
+
+
+def _count_rows(batches: Sequence[ClaimedBatch], slots: Slots | None = None) -> int:
+    """Return how many jobs there are, or how many of them are for these slots."""
+    return sum(len(one.rows) for one in batches if slots is None or one.slots is slots)
 
 
 class Claimer:
@@ -273,13 +311,13 @@ class Claimer:
         self._backoffs_ended_at = 0.0  # when none was left
 
     async def claim(
-        self, session: SessionLease, limit: int, *, with_poison_job: bool
+        self, session: SessionLease, slots: Slots, limit: int, *, with_poison_job: bool
     ) -> ClaimedBatch:
         """Claim due jobs, among them one poison job at most."""
         await self._end_backoffs(session)
         lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
         request = ClaimRequest(
-            self._providers,
+            slots.providers,
             limit,
             poison_jobs=1 if with_poison_job else 0,
             flight_by_type=self._settings.single_flight == "job_type",
@@ -292,7 +330,8 @@ class Claimer:
                     rows = await claims.claim(tx, request, lease)
                 break
         poison_jobs = claims.count_poison_jobs(rows)
-        return ClaimedBatch(rows, lease.token, asked_at, poison_jobs, is_full=len(rows) >= limit)
+        is_full = len(rows) >= limit
+        return ClaimedBatch(slots, rows, lease.token, asked_at, poison_jobs, is_full)
 
     def forget_backoffs(self) -> None:
         """Let the next claim look for ended backoffs again, however soon it comes."""

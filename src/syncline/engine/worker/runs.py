@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from syncline.clock import monotonic
 from syncline.engine.worker.settle_queue import SettleQueue
+from syncline.engine.worker.slots import Slots
 from syncline.engine.worker.threads import Threads
 from syncline.policy.outcome import Ending, Interrupted, Raised
+from syncline.sdk.page import NOTHING_NEW, Page
 from syncline.store.queue.claims import POISON_LAPSES, Claim
 from syncline.store.queue.jobs import Progress
 
@@ -29,14 +32,14 @@ class Run:
     It holds a slot while its connector works, and its lease until it is settled.
     """
 
-    task: "asyncio.Task[None] | None" = None
+    task: "asyncio.Task[None] | None" = None  # while it runs
     ending: Ending | None = None
     ended: float = 0
     is_settled = False
     is_poison = False
+    slots: Slots | None = None  # that it has one of, from its start on
     has_slot = False
     has_lent_slot = False  # to another run, while another transaction holds its rows
-    is_over = False  # the task ended; a thread may still run
     is_stopping = False  # it was cancelled; it is settled once it has stopped
     stopped: "asyncio.Future[None] | None" = None  # set if another run waits for this one
     predecessor: "Run | None" = None  # an earlier, lost run of the same job; it may be alive
@@ -44,6 +47,8 @@ class Run:
     page_began: float | None = None  # when the current page was requested; None: at the start
     is_committing = False  # the connector waits for a page to be stored: no deadline counts
     committed_pages = 0  # of a stream
+    largest_page = 0  # of a stream, in bytes of payloads
+    was_blocked = False  # by another transaction's lock, when it was to be settled
     _threads: Threads | None = None
 
     def __init__(self, claim: Claim, lease_confirmed: float, runs: "Runs") -> None:
@@ -55,13 +60,12 @@ class Run:
     def threads(self) -> Threads:
         """The threads of this run; most runs have none."""
         if self._threads is None:
-            self._threads = Threads(on_idle=lambda: self._runs.free(self))
+            self._threads = Threads(on_idle=partial(self._runs.free, self))
         return self._threads
 
     @property
     def is_alive(self) -> bool:
-        is_running = self.task is not None and not self.is_over
-        return is_running or self.has_threads
+        return self.task is not None or self.has_threads
 
     @property
     def has_threads(self) -> bool:
@@ -80,7 +84,8 @@ class Run:
 
     def blocked(self) -> None:
         """Record that another transaction's lock delays settling this run."""
-        self._runs.look_for_room()
+        self.was_blocked = True
+        self._runs.look_for_room(self)
 
     def record_page(self, progress: Progress, cursor: str | None) -> None:
         """Record a committed page, and its cursor if it has one."""
@@ -109,8 +114,6 @@ class Runs:
         self._renew_now = renew_now
         self._runs: dict[UUID, Run] = {}
         self._unsettled = 0
-        self.slots_taken = 0
-        self._slots_lent = 0
         self.poison_jobs = 0
         self.stopped: list[tuple[UUID, UUID]] = []  # lost runs that have stopped: job, lease token
         self.is_draining = False  # a stream ends after its current page
@@ -145,29 +148,30 @@ class Runs:
         self._all_settled.clear()
         return run
 
-    def begin(self, run: Run, task: "asyncio.Task[None]") -> None:
+    def begin(self, run: Run, task: "asyncio.Task[None]", slots: Slots) -> None:
         """Give a run its slot."""
-        run.task, run.began, run.has_slot = task, monotonic(), True
-        self.slots_taken += 1
+        run.task, run.began, run.slots, run.has_slot = task, monotonic(), slots, True
+        slots.taken += 1
 
-    def lend_slot(self, run: Run, *, most: int) -> None:
+    def lend_slot(self, run: Run) -> None:
         """Lend another run the slot of a stream that waits for another transaction's lock."""
-        if not run.has_lent_slot and self._slots_lent < most:
+        slots = run.slots
+        if slots is not None and not run.has_lent_slot and slots.lent < slots.limit:
             run.has_lent_slot = True
-            self._slots_lent += 1
-            self.slots_taken -= 1
-            self.look_for_room()
+            slots.lent += 1
+            slots.taken -= 1
+            self.look_for_room(run)
 
     def take_slot_back(self, run: Run) -> None:
         """Count a stream again that continues; for a while, runs may outnumber slots."""
-        if run.has_lent_slot:
+        if run.has_lent_slot and run.slots is not None:
             run.has_lent_slot = False
-            self._slots_lent -= 1
-            self.slots_taken += 1
+            run.slots.lent -= 1
+            run.slots.taken += 1
 
     def leave(self, run: Run) -> None:
         """Record that a run's task is over."""
-        run.is_over = True
+        run.task = None  # four objects, and thousands of runs may wait to be settled
         self.free(run)
 
     def free(self, run: Run) -> None:
@@ -177,9 +181,11 @@ class Runs:
         self._settle_stopped(run)
         if run.stopped is not None and not run.stopped.done():
             run.stopped.set_result(None)
-        if run.has_slot:
-            run.has_slot = False
-            self.slots_taken -= 1
+        if run.has_slot and run.slots is not None:
+            run.has_slot, run.slots.is_changed = False, True
+            run.slots.taken -= 1
+            if run.ended:  # else its job was lost
+                run.slots.record_run(run.ended - run.began, _page_bytes(run))
             self._note_stopped(run)
         if run.is_settled:
             self._forget(run)
@@ -190,14 +196,18 @@ class Runs:
         run.is_settled = True
         self._note_stopped(run)
         self._unsettled -= 1
+        if run.slots is not None and run.ended and not run.was_blocked:
+            run.slots.record_settled(monotonic() - run.ended)
         if not run.is_alive:
             self._forget(run)
         if not self._unsettled:
             self._all_settled.set()
-        self.look_for_room()
+        self.look_for_room(run)
 
-    def look_for_room(self) -> None:
-        """Wake the claim loop: there may be room for more."""
+    def look_for_room(self, run: Run) -> None:
+        """Wake the claim loop: there may be room for more runs like this one."""
+        if run.slots is not None:
+            run.slots.is_changed = True
         self.some_settled.set()
         self._claim_now.set()
 
@@ -279,3 +289,11 @@ class Runs:
         if run.is_lost and run.is_settled and not run.is_alive:
             self.stopped.append((run.claim.id, run.claim.lease_token))
             self._renew_now.set()
+
+
+def _page_bytes(run: Run) -> int:
+    """Return the size of the largest page that a run returned or streamed."""
+    ending = run.ending
+    if ending is NOTHING_NEW or not isinstance(ending, Page):
+        return run.largest_page
+    return max(run.largest_page, ending.payload_bytes)

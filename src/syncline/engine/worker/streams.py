@@ -58,7 +58,8 @@ class Streams:
         rest, cursor = Page(), stream.cursor
         async with _closing(stream.results) as results:
             async for result in results:
-                page = await self._checker.check(result, cursor, run.threads)
+                page = await self._checker.check(result, cursor, run)
+                run.largest_page = max(run.largest_page, page.payload_bytes)
                 ending = await self._keep(run, page)
                 if ending is not None:
                     return ending
@@ -110,7 +111,7 @@ class Streams:
                 if retry.must_end(error, server_answered_at=self._pool.answered_at):
                     raise ContractError(describe_refusal(error)) from None
                 if is_held(error) or isinstance(error, RowHeld):
-                    self._runs.lend_slot(run, most=self._settings.concurrency)
+                    self._runs.lend_slot(run)
                 wait = retry.next_pause_seconds()
                 self._telemetry.loop_failed("settle", error, timedelta(seconds=wait))
             else:
