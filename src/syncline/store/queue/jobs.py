@@ -212,11 +212,13 @@ async def close(tx: Transaction, closings: Sequence[Closing]) -> dict[UUID, Reru
 CLOSE_EMPTY = """
     -- Close jobs whose pages were empty, if nothing else is to be written for them: they are still
     -- ours, no rerun was requested, and they did not end ahead of their slot. Return the others. If
-    -- there are none, as nearly always, the lists are not compared (0.7 µs a job).
+    -- there are none, as nearly always, the lists are not compared (0.7 µs a job). A stream that
+    -- committed a page, in this attempt or before, was not empty.
     WITH closed AS (
         UPDATE {schema}.sync_jobs j
            SET status = 'succeeded', finished_at = coalesce($3::timestamptz, now()), lapses = 0,
                retry_after = NULL, error = NULL, counts_as_last = true,
+               is_empty = coalesce(j.is_empty, true),
                lease_token = NULL, lease_expires_at = NULL, updated_at = now()
           FROM unnest($1::uuid[], $2::uuid[]) AS closing (id, token)
          WHERE j.id = ANY (ARRAY[closing.id])
@@ -250,7 +252,8 @@ ADVANCE = """
                          THEN 0 ELSE j.lapses END,
            error = CASE WHEN coalesce(page.cursor, j.cursor) IS DISTINCT FROM j.cursor
                         THEN NULL ELSE j.error END,
-           committed_pages = page.pages_before + 1, lease_expires_at = $5, updated_at = now()
+           committed_pages = page.pages_before + 1, is_empty = false, lease_expires_at = $5,
+           updated_at = now()
       FROM unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::int[])
            AS page (id, token, cursor, pages_before)
      WHERE j.id = ANY (ARRAY[page.id]) AND j.lease_token IS NOT DISTINCT FROM page.token
