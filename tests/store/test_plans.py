@@ -32,7 +32,7 @@ BIG_TABLES = {"connections", "sync_jobs", "signals"}
 NOON, LATER = at("12:00"), at("12:01")
 TOKEN, LEASE = UUID(int=7), timedelta(seconds=30)
 PROVIDERS = [f"provider {n}" for n in range(3)]
-CONNECTION, JOB = 1, 4  # the first digit of their ids
+CONNECTION, ENDED, JOB = 1, 2, 4  # the first digit of their ids
 DUE = [UUID(f"{CONNECTION}{n:031x}") for n in range(39951, 40001)]
 READY = [UUID(f"{JOB}{n:031x}") for n in range(50)]
 BEGINNING = (NOON - timedelta(days=365), UUID(int=0))
@@ -248,10 +248,14 @@ def clock_ahead_cases() -> Iterator[Case]:
 def retention_cases() -> Iterator[Case]:
     """Return what retention does with the oldest jobs of fifty connections."""
     fifty, five_past = len(DUE), at("11:05")
-    yield case("next_connections", retention.NEXT_CONNECTIONS, fifty, UUID(int=0), fifty)
-    yield case("keep_last", retention.KEEP_LAST, fifty, DUE, five_past)
-    yield case("prune_jobs", retention.PRUNE_JOBS, fifty, DUE, five_past, 500)
-    yield case("prune_jobs of nothing", retention.PRUNE_JOBS, fifty, DUE, at("10:00"), 500)
+    first, last = UUID(int=0), UUID(int=2**128 - 1)
+    finished = (UUID(f"{ENDED}{0:031x}"), UUID(f"{ENDED}{fifty:031x}"))
+    yield case("batch_end", retention.BATCH_END, fifty, first, last, fifty)
+    yield case("keep_last", retention.KEEP_LAST, fifty, DUE)
+    yield case("prune_jobs", retention.PRUNE_JOBS, fifty, *finished, five_past, five_past)
+    yield case("prune_jobs of nothing", retention.PRUNE_JOBS, fifty, *finished, *[at("10:00")] * 2)
+    yield case("read_positions", retention.READ_POSITIONS, 0)
+    yield case("save_position", retention.SAVE_POSITION, 1, "others", first, None)
     yield case("prune_signals", retention.PRUNE_SIGNALS, fifty, five_past, fifty)
     yield case("prune_signals of nothing", retention.PRUNE_SIGNALS, 0, at("10:00"), fifty)
 
