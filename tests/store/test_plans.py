@@ -254,7 +254,6 @@ def retention_cases() -> Iterator[Case]:
     yield case("keep_last", retention.KEEP_LAST, fifty, DUE)
     yield case("prune_jobs", retention.PRUNE_JOBS, fifty, *finished, five_past, five_past)
     yield case("prune_jobs of nothing", retention.PRUNE_JOBS, fifty, *finished, *[at("10:00")] * 2)
-    yield case("read_positions", retention.READ_POSITIONS, 0)
     yield case("save_position", retention.SAVE_POSITION, 1, "others", first, None)
     yield case("prune_signals", retention.PRUNE_SIGNALS, fifty, five_past, fifty)
     yield case("prune_signals of nothing", retention.PRUNE_SIGNALS, 0, at("10:00"), fifty)
@@ -303,7 +302,7 @@ def stats_cases() -> Iterator[Case]:
     yield case("backoff", queue.BACKOFF, 150, NOON, fifty)
     yield case("running", queue.RUNNING, fifty, fifty, on_held_jobs=True)
     yield case("failed", providers.COUNT_FAILED, fifty, UUID(int=0), fifty)
-    yield case("outcomes", providers.COUNT_OUTCOMES, fifty, fifty)
+    yield case("outcomes", providers.COUNT_OUTCOMES, fifty, fifty, UUID(int=0))
     yield case("names", details.NAMES, fifty, DUE)
     yield case("leases", details.LEASES, fifty, fifty, fifty, on_held_jobs=True)
     yield case("tenants", details.TENANTS, fifty, fifty)
@@ -325,7 +324,14 @@ def tenant_stats_cases() -> Iterator[Case]:
     yield case("failing of tenant", troubles.FAILING_OF_TENANT, pending, 8, 80, tenant)
     yield case("queue of tenant", queue.PENDING_OF_TENANT, pending, tenant, NOON, fifty)
     yield case("connections of tenant", providers.COUNT_CONNECTIONS_OF_TENANT, 80, tenant, 80)
-    yield case("outcomes of tenant", providers.COUNT_OUTCOMES_OF_TENANT, pending, fifty, tenant)
+    yield case(
+        "outcomes of tenant",
+        providers.COUNT_OUTCOMES_OF_TENANT,
+        pending,
+        fifty,
+        UUID(int=0),
+        tenant,
+    )
     yield case(
         "failed of tenant", providers.COUNT_FAILED_OF_TENANT, fifty, UUID(int=0), fifty, tenant
     )

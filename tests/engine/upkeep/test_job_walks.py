@@ -182,6 +182,20 @@ async def test_last_success_outlives_its_job_also_if_failures_followed(
     assert evidence["last_finished_at"] == rfc3339(NOW - DAY)
 
 
+async def test_only_job_that_knows_of_a_failed_run_leaves_its_time(
+    world: World, pruner: Pruner
+) -> None:
+    """S4: a job that failed for good counts, and has no success to be copied."""
+    connection = await world.connection()
+    await ended(world, connection, 15 * DAY, status="failed", is_empty=None)
+
+    await round_of(pruner)
+
+    assert await left(world) == []
+    [row] = await world.sql("SELECT last_finished_at, last_succeeded_at FROM {schema}.connections")
+    assert (row["last_finished_at"], row["last_succeeded_at"]) == (NOW - 15 * DAY, None)
+
+
 async def test_superseded_job_goes_without_its_connection_being_written(
     world: World, pruner: Pruner
 ) -> None:
@@ -292,7 +306,8 @@ async def test_jobs_with_random_ids_go_within_a_day(world: World, pruner: Pruner
 async def test_pending_jobs_stay_in_every_walk(world: World, pruner: Pruner) -> None:
     await world.job(await world.connection(), id=made(NOW - 2 * DAY))
     await world.job(await world.connection(), id=made(NOW - 20 * DAY))
-    await world.running_job(await world.connection(), id=made(NOW - 21 * DAY))
+    lapsed = {"started_at": NOW - 20 * DAY, "lease_expires_at": NOW - 20 * DAY}
+    await world.running_job(await world.connection(), id=made(NOW - 21 * DAY), **lapsed)
     before = await left(world)
 
     await round_of(pruner)
