@@ -173,6 +173,7 @@ async def test_last_success_outlives_its_job_also_if_failures_followed(
     connection = await world.connection()
     await ended(world, connection, 2 * DAY)
     failed = await ended(world, connection, DAY, status="failed", is_empty=None)
+    await world.sql(HAS_RUN, NOW - DAY)  # as the tick does when it plans the next run
 
     await round_of(pruner)
 
@@ -307,7 +308,9 @@ async def test_pending_jobs_stay_in_every_walk(world: World, pruner: Pruner) -> 
     await world.job(await world.connection(), id=made(NOW - 2 * DAY))
     await world.job(await world.connection(), id=made(NOW - 20 * DAY))
     lapsed = {"started_at": NOW - 20 * DAY, "lease_expires_at": NOW - 20 * DAY}
-    await world.running_job(await world.connection(), id=made(NOW - 21 * DAY), **lapsed)
+    for number, job_type in enumerate(("incremental", "full")):
+        id_ = made(NOW - 21 * DAY, number)
+        await world.running_job(await world.connection(), id=id_, job_type=job_type, **lapsed)
     before = await left(world)
 
     await round_of(pruner)
