@@ -7,6 +7,7 @@ from mutations.protections.jobs import JOBS
 from mutations.protections.leases import LEASES
 from mutations.protections.programs import PROGRAMS
 from mutations.protections.requests import REQUESTS
+from mutations.protections.retention import RETENTION
 from mutations.protections.schedule import SCHEDULE
 from mutations.protections.streams import STREAMS
 from mutations.protections.tenants import TENANTS
@@ -15,6 +16,7 @@ MUTATIONS = (
     *JOBS,
     *LEASES,
     *SCHEDULE,
+    *RETENTION,
     *STREAMS,
     *DATABASE,
     *FOLLOWERS,

@@ -165,7 +165,7 @@ JOBS = (
     Mutation(
         "a stream that plain SQL cancelled",
         "it stores further pages",
-        "store/queue/jobs.py",
+        "store/queue/streams.py",
         (
             (
                 "       AND CASE j.status WHEN 'running' THEN true ELSE false END\n"

@@ -19,7 +19,7 @@ STREAMS = (
     Mutation(
         "the lease of a streamed page",
         "a worker stores pages of a job that it no longer has",
-        "store/queue/jobs.py",
+        "store/queue/streams.py",
         (
             (
                 "WHERE j.id = ANY (ARRAY[page.id]) AND j.lease_token IS NOT DISTINCT FROM"
@@ -32,14 +32,14 @@ STREAMS = (
     Mutation(
         "the cursor of a streamed page on its job",
         "a job that died in mid-stream starts over",
-        "store/queue/jobs.py",
+        "store/queue/streams.py",
         (("SET cursor = coalesce(page.cursor, j.cursor),", "SET cursor = j.cursor,"),),
         "tests/engine/worker/test_stream_rules.py::test_a_stream_runs_to_its_end_in_one_job",
     ),
     Mutation(
         "pages on top of pages",
         "a stream continues after pages that a failover lost",
-        "store/queue/jobs.py",
+        "store/queue/streams.py",
         (("AND j.committed_pages = page.pages_before", ""),),
         "tests/engine/worker/test_lost_commits.py::test_a_stream_starts_again_where_a_failover_lost_its_pages",
     ),

@@ -20,9 +20,10 @@ from syncline.engine.secrets.vault import Vault
 from syncline.engine.service import Service, Upkeep
 from syncline.engine.upkeep.connector_files import ConnectorFiles
 from syncline.engine.upkeep.heartbeat import Heartbeat
+from syncline.engine.upkeep.job_walks import PruneReport
 from syncline.engine.upkeep.key_uses import KeyUses
 from syncline.engine.upkeep.maintenance import Maintenance
-from syncline.engine.upkeep.retention import Pruner, PruneReport
+from syncline.engine.upkeep.retention import Pruner
 from syncline.engine.wakeup import Wakeup
 from syncline.engine.worker.worker import Worker
 from syncline.errors import SettingsError

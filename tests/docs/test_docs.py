@@ -76,7 +76,7 @@ def test_the_bounds_of_settings_are_right() -> None:
         bounds = DOCUMENTED_SETTINGS[name][3]
         shown = {Decimal(text) for text in re.findall(r"[\d.]*\d", bounds)}
         limits = {
-            Decimal(getattr(rule, kind))
+            Decimal(str(getattr(rule, kind)))
             for rule in field.metadata
             for kind in ("ge", "gt", "le", "lt")
             if getattr(rule, kind, None) is not None

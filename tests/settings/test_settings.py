@@ -71,6 +71,7 @@ DEFAULTS: dict[str, Any] = {
     "api.max_connections_per_tenant": None,
     "api.max_stored_bytes_per_tenant": None,
     "retention.jobs_days": 14,
+    "retention.empty_jobs_hours": 24,
     "retention.signals_days": None,
     "retention.first_round_seconds": 60,
     "telemetry.tenant_label": True,
@@ -121,8 +122,9 @@ BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
     "http.max_redirects": ([0, 5], [-1, 6]),
     "api.port": ([0, 65_535], [-1, 65_536]),
     "api.key_days": ([1, 3650], [0, 3651]),
-    "retention.jobs_days": ([1], [0]),
-    "retention.signals_days": ([1], [0]),
+    "retention.jobs_days": ([0.005, 36_500], [0, 0.004, 36_501]),
+    "retention.empty_jobs_hours": ([0.12, 876_000], [0, 0.11, 876_001]),
+    "retention.signals_days": ([0.005, 36_500], [0, 0.004, 36_501]),
     "retention.first_round_seconds": ([0, 3600], [-1, 3601]),
 }
 

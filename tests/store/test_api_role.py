@@ -21,7 +21,7 @@ from syncline.store.pool import Pool, SchemaChecks, SessionOptions
 ROLE = "syncline_api"
 OWN_ROWS = [table.name for table in TABLES if table.visible == OWN_TENANT]
 DELETED_FROM = [table.name for table in TABLES if "DELETE" in table.rights]
-OUT_OF_REACH = ("api_keys", "api_sessions", "schema_migrations", "server_starts")
+OUT_OF_REACH = ("api_keys", "api_sessions", "prune_walks", "schema_migrations", "server_starts")
 TWO_TENANTS = """
     INSERT INTO syncline.connections (tenant_id, provider_slug, external_id)
     VALUES ('acme', 'github', 'a'), ('birch', 'github', 'b');

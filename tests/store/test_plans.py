@@ -32,7 +32,7 @@ BIG_TABLES = {"connections", "sync_jobs", "signals"}
 NOON, LATER = at("12:00"), at("12:01")
 TOKEN, LEASE = UUID(int=7), timedelta(seconds=30)
 PROVIDERS = [f"provider {n}" for n in range(3)]
-CONNECTION, JOB = 1, 4  # the first digit of their ids
+CONNECTION, ENDED, JOB = 1, 2, 4  # the first digit of their ids
 DUE = [UUID(f"{CONNECTION}{n:031x}") for n in range(39951, 40001)]
 READY = [UUID(f"{JOB}{n:031x}") for n in range(50)]
 BEGINNING = (NOON - timedelta(days=365), UUID(int=0))
@@ -107,6 +107,7 @@ async def test_what_is_planned_once_reads_no_table_whole_that_was_empty_then(
             READY,
             [TOKEN] * 50,
             NOON,
+            True,
             on_held_jobs=True,
         ),
         case("trigger", triggers.TRIGGER, 1, TOKEN, DUE[0], None, "full", 0, None, NOON, None, ""),
@@ -218,6 +219,7 @@ def noon_cases() -> Iterator[Case]:
         READY,
         [TOKEN] * fifty,
         NOON,
+        True,
         on_held_jobs=True,
     )
     yield case("cancel_queued", jobs.CANCEL_QUEUED, fifty, DUE, NOON)
@@ -263,10 +265,13 @@ def clock_ahead_cases() -> Iterator[Case]:
 def retention_cases() -> Iterator[Case]:
     """Return what retention does with the oldest jobs of fifty connections."""
     fifty, five_past = len(DUE), at("11:05")
-    yield case("next_connections", retention.NEXT_CONNECTIONS, fifty, UUID(int=0), fifty)
-    yield case("keep_last", retention.KEEP_LAST, fifty, DUE, five_past)
-    yield case("prune_jobs", retention.PRUNE_JOBS, fifty, DUE, five_past, 500)
-    yield case("prune_jobs of nothing", retention.PRUNE_JOBS, fifty, DUE, at("10:00"), 500)
+    first, last = UUID(int=0), UUID(int=2**128 - 1)
+    finished = (UUID(f"{ENDED}{0:031x}"), UUID(f"{ENDED}{fifty:031x}"))
+    yield case("batch_end", retention.BATCH_END, fifty, first, last, fifty)
+    yield case("keep_last", retention.KEEP_LAST, fifty, DUE)
+    yield case("prune_jobs", retention.PRUNE_JOBS, fifty, *finished, five_past, five_past)
+    yield case("prune_jobs of nothing", retention.PRUNE_JOBS, fifty, *finished, *[at("10:00")] * 2)
+    yield case("save_position", retention.SAVE_POSITION, 1, "others", first, None)
     yield case("prune_signals", retention.PRUNE_SIGNALS, fifty, five_past, fifty)
     yield case("prune_signals of nothing", retention.PRUNE_SIGNALS, 0, at("10:00"), fifty)
 
@@ -314,7 +319,7 @@ def stats_cases() -> Iterator[Case]:
     yield case("backoff", queue.BACKOFF, 150, NOON, fifty)
     yield case("running", queue.RUNNING, fifty, fifty, on_held_jobs=True)
     yield case("failed", providers.COUNT_FAILED, fifty, UUID(int=0), fifty)
-    yield case("outcomes", providers.COUNT_OUTCOMES, fifty, fifty)
+    yield case("outcomes", providers.COUNT_OUTCOMES, fifty, fifty, UUID(int=0))
     yield case("names", details.NAMES, fifty, DUE)
     yield case("leases", details.LEASES, fifty, fifty, fifty, on_held_jobs=True)
     yield case("tenants", details.TENANTS, fifty, fifty)
@@ -336,7 +341,14 @@ def tenant_stats_cases() -> Iterator[Case]:
     yield case("failing of tenant", troubles.FAILING_OF_TENANT, pending, 8, 80, tenant)
     yield case("queue of tenant", queue.PENDING_OF_TENANT, pending, tenant, NOON, fifty)
     yield case("connections of tenant", providers.COUNT_CONNECTIONS_OF_TENANT, 80, tenant, 80)
-    yield case("outcomes of tenant", providers.COUNT_OUTCOMES_OF_TENANT, pending, fifty, tenant)
+    yield case(
+        "outcomes of tenant",
+        providers.COUNT_OUTCOMES_OF_TENANT,
+        pending,
+        fifty,
+        UUID(int=0),
+        tenant,
+    )
     yield case(
         "failed of tenant", providers.COUNT_FAILED_OF_TENANT, fifty, UUID(int=0), fifty, tenant
     )

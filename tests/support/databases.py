@@ -22,6 +22,7 @@ EMPTY = "; ".join(
         "sync_jobs",
         "connections",
         "signals",
+        "prune_walks",
         "schedulers",
         "workers",
         "api_keys",

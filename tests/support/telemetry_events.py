@@ -130,7 +130,9 @@ EVENTS: dict[str, Callable[[Telemetry], object]] = {
         "tickets", "Tickets.sync", seconds=0.3, processor_seconds=0.1, is_logged=True
     ),
     "database_back": lambda t: t.database_back("claim"),
-    "upkeep.rows_pruned": lambda t: t.upkeep.rows_pruned(3, 4),
+    "upkeep.rows_pruned": lambda t: t.upkeep.rows_pruned(
+        {"jobs": 3, "empty_jobs": 2, "signals": 4}
+    ),
     "upkeep.tenant_paused": refuse,
     "upkeep.workers_counted": lambda t: t.upkeep.workers_counted({"alive": 2}),
     "upkeep.worker_died": lambda t: t.upkeep.worker_died(WORKER),

@@ -36,6 +36,7 @@ MINUTES_SHOWN = 30
 MINUTES_MOVING = 3  # outcomes of jobs made within these minutes are read again
 MOST_A_MINUTE = 20_000
 FAILED_WITHIN = timedelta(hours=1)
+ALL_TIME = timedelta(days=36_500)
 TENANTS_OFFERED = 200
 LEASES_SHOWN = 100
 
@@ -148,11 +149,12 @@ class Stats(BaseService):
 
     async def _read_overview(self, tx: Transaction, tenant_id: str | None, limit: int) -> Overview:
         now = await self._clock.now(tx)
+        kept = self._settings.retention.empty_jobs or ALL_TIME
         return Overview(
             now=now,
             counts=await counts.read_counts(tx, tenant_id),
             queues=await queue.read_queues(tx, tenant_id, now=now),
-            outcomes=await providers.count_outcomes(tx, tenant_id),
+            outcomes=await providers.count_outcomes(tx, tenant_id, since=now - kept),
             failed=await providers.count_failed(tx, tenant_id, since=now - FAILED_WITHIN),
             troubles=await troubles.list_troubles(tx, tenant_id, limit=limit),
             workers=await workers.list_all(tx, silent_since=now - DEAD_AFTER),

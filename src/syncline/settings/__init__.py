@@ -34,6 +34,7 @@ from syncline.settings.http import HttpSettings, ProviderSlugs
 from syncline.settings.secret_files import secrets_from_files
 
 TOML_FILE = "syncline.toml"
+SHORTEST_DAYS, LONGEST_DAYS = 0.005, 36_500  # seven minutes, which tests need, and a century
 Fraction = Annotated[Decimal, Field(ge=0, lt=1)]
 SchemaName = Annotated[str, AfterValidator(checks.check_schema)]
 ProxyAddresses = Annotated[
@@ -256,8 +257,18 @@ class ForeignSettings(checks.Component):
 class RetentionSettings(checks.Component):
     """How long finished work is kept."""
 
-    jobs_days: int | None = Field(14, ge=1, description="Days that finished jobs are kept.")
-    signals_days: int | None = Field(None, ge=1, description="Days that signals are kept.")
+    jobs_days: float | None = Field(
+        14, ge=SHORTEST_DAYS, le=LONGEST_DAYS, description="Days that finished jobs are kept."
+    )
+    empty_jobs_hours: float | None = Field(
+        24,
+        ge=24 * SHORTEST_DAYS,
+        le=24 * LONGEST_DAYS,
+        description="Hours that runs which brought nothing are kept.",
+    )
+    signals_days: float | None = Field(
+        None, ge=SHORTEST_DAYS, le=LONGEST_DAYS, description="Days that signals are kept."
+    )
     first_round_seconds: float = Field(
         60, ge=0, le=3600, description="Time for which a new process runs waiting jobs first."
     )
@@ -265,6 +276,22 @@ class RetentionSettings(checks.Component):
     @property
     def first_round(self) -> timedelta:
         return timedelta(seconds=self.first_round_seconds)
+
+    @property
+    def jobs(self) -> timedelta | None:
+        """How long finished jobs are kept; None means for ever."""
+        return None if self.jobs_days is None else timedelta(days=self.jobs_days)
+
+    @property
+    def empty_jobs(self) -> timedelta | None:
+        """How long empty runs are kept: never longer than other jobs."""
+        hours = self.empty_jobs_hours
+        kept = (self.jobs, None if hours is None else timedelta(hours=hours))
+        return min((one for one in kept if one is not None), default=None)
+
+    @property
+    def signals(self) -> timedelta | None:
+        return None if self.signals_days is None else timedelta(days=self.signals_days)
 
 
 class TelemetrySettings(checks.Component):

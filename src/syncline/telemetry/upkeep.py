@@ -21,13 +21,12 @@ class UpkeepTelemetry:
         self._log = log
         self._providers = providers
 
-    def rows_pruned(self, jobs: int, signals: int) -> None:
-        """Record what a round of retention removed."""
-        self._metrics.pruned["jobs"].inc(jobs)
-        self._metrics.pruned["signals"].inc(signals)
-        if jobs or signals:
-            fields = {"jobs": jobs, "signals": signals}
-            self._log.event(ENGINE, logging.INFO, "engine.pruned", fields)
+    def rows_pruned(self, counts: Mapping[str, int]) -> None:
+        """Record what retention removed: `jobs`, `empty_jobs` and `signals`."""
+        for kind, count in counts.items():
+            self._metrics.pruned[kind].inc(count)
+        if any(counts.values()):
+            self._log.event(ENGINE, logging.INFO, "engine.pruned", dict(counts))
 
     def tenant_paused(self, tenant_id: str, stored: int, limit: int, connections: int) -> None:
         """Record that a tenant's connections were paused because it stores too much."""

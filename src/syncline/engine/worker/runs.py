@@ -13,7 +13,7 @@ from syncline.engine.worker.threads import Threads
 from syncline.policy.outcome import Ending, Interrupted, Raised
 from syncline.sdk.page import NOTHING_NEW, Page
 from syncline.store.queue.claims import POISON_LAPSES, Claim
-from syncline.store.queue.jobs import Progress
+from syncline.store.queue.streams import Progress
 
 STOP_SECONDS = 2.0  # how long a cancelled connector gets to stop
 

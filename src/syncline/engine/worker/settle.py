@@ -115,7 +115,8 @@ class Settler:
         """
         ids, tokens = [claim.id for claim in empty], [claim.lease_token for claim in empty]
         async with self._pool.statement() as tx:
-            return await jobs.close_succeeded(tx, ids, tokens, now=self._clock.instant())
+            now = self._clock.instant()
+            return await jobs.close_succeeded(tx, ids, tokens, now=now, are_empty=True)
 
     async def settle_pages(self, pages: Sequence[tuple[Claim, Page]]) -> set[UUID]:
         """Settle runs of different connections that returned a page, all in the usual way.
@@ -130,7 +131,7 @@ class Settler:
         async with self._pool.transaction() as tx:
             if not await connections.lock_active(tx, [one.connection_id for one, _ in pages]):
                 return set(ids)
-            left = await jobs.close_succeeded(tx, ids, tokens, now=now)
+            left = await jobs.close_succeeded(tx, ids, tokens, now=now, are_empty=False)
             if left:
                 pages = [one for one in pages if one[0].id not in left]
             moved = await self._store(

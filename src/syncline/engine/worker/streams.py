@@ -34,9 +34,9 @@ from syncline.store.data import connections, signals
 from syncline.store.data.connections import LockedConnection, Progress
 from syncline.store.errors import RowHeld, is_held
 from syncline.store.pool import Transaction
-from syncline.store.queue import jobs
+from syncline.store.queue import jobs, streams
 from syncline.store.queue.claims import Claim
-from syncline.store.queue.jobs import NewPage
+from syncline.store.queue.streams import NewPage
 
 
 class Streams:
@@ -136,9 +136,9 @@ class Streams:
             return Refusal.FENCED
         now = self._clock.instant()
         new_page = NewPage(claim.id, claim.lease_token, page.next_cursor, before)
-        advanced = await jobs.advance(tx, [new_page], now=now, lease=self._settings.lease)
+        advanced = await streams.advance(tx, [new_page], now=now, lease=self._settings.lease)
         if claim.id not in advanced:
-            found = await jobs.read_progress(tx, claim.id, claim.lease_token)
+            found = await streams.read_progress(tx, claim.id, claim.lease_token)
             if found is None:
                 return Refusal.FENCED
             if is_repeated and found.committed_pages == before + 1:
@@ -184,7 +184,7 @@ class Committed:
 
     connection_status: str
     cursor_was_moved: bool  # by a person or another run, meanwhile; theirs stays
-    progress: jobs.Progress
+    progress: streams.Progress
 
 
 class Refusal(Enum):

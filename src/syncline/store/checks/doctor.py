@@ -78,6 +78,7 @@ NEEDED = {
     "sync_jobs": EVERYTHING,
     "signals": ("SELECT", "INSERT", "column UPDATE", "DELETE"),
     "credentials": EVERYTHING,
+    "prune_walks": ("SELECT", "INSERT", "UPDATE"),
     "schedulers": EVERYTHING,
     "server_starts": ("SELECT", "INSERT"),
     "workers": EVERYTHING,

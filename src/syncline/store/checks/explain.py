@@ -45,10 +45,13 @@ READ_ENDED = """
 """
 
 READ_SUCCESS = """
-    -- When a job last succeeded.
-    SELECT finished_at FROM {schema}.sync_jobs
-     WHERE connection_id = $1 AND finished_at IS NOT NULL AND status IN ('succeeded', 'completed')
-     ORDER BY finished_at DESC LIMIT 1
+    -- When a job last succeeded; one that was pruned left its time on the connection.
+    SELECT greatest(c.last_succeeded_at, (
+               SELECT finished_at FROM {schema}.sync_jobs
+                WHERE connection_id = $1 AND finished_at IS NOT NULL
+                  AND status IN ('succeeded', 'completed')
+                ORDER BY finished_at DESC LIMIT 1))
+      FROM {schema}.connections c WHERE c.id = $1
 """
 
 

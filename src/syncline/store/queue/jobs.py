@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from syncline.policy.schedule import Pull, RunPlan
@@ -212,11 +212,13 @@ async def close(tx: Transaction, closings: Sequence[Closing]) -> dict[UUID, Reru
 CLOSE_SUCCEEDED = """
     -- Close jobs whose run returned a page, if nothing unusual is to be written for them: they are
     -- still ours, no rerun was requested, and they did not end ahead of their slot. Return the
-    -- others. If there are none, as nearly always, the lists are not compared (0.7 µs a job).
+    -- others. If there are none, as nearly always, the lists are not compared (0.7 µs a job). A
+    -- stream that committed a page, in this attempt or before, was not empty.
     WITH closed AS (
         UPDATE {schema}.sync_jobs j
            SET status = 'succeeded', finished_at = coalesce($3::timestamptz, now()), lapses = 0,
                retry_after = NULL, error = NULL, counts_as_last = true,
+               is_empty = coalesce(j.is_empty, $4),
                lease_token = NULL, lease_expires_at = NULL, updated_at = now()
           FROM unnest($1::uuid[], $2::uuid[]) AS closing (id, token)
          WHERE j.id = ANY (ARRAY[closing.id])
@@ -232,84 +234,16 @@ CLOSE_SUCCEEDED = """
 
 
 async def close_succeeded(
-    tx: Transaction, ids: Sequence[UUID], tokens: Sequence[UUID], *, now: datetime | None
+    tx: Transaction,
+    ids: Sequence[UUID],
+    tokens: Sequence[UUID],
+    *,
+    now: datetime | None,
+    are_empty: bool,
 ) -> set[UUID]:
     """Close jobs, at the database's now if no time is given; return those left open."""
-    return {row["id"] for row in await tx.fetch(CLOSE_SUCCEEDED, ids, tokens, now)}
-
-
-ADVANCE = """
-    -- Store the cursors of streamed pages on jobs that still run under the presented token, each on
-    -- top of the page before it, and extend their leases. Failures count from zero once the cursor
-    -- has moved. A job that dies repeatedly at one place still adds them up.
-    UPDATE {schema}.sync_jobs j
-       SET cursor = coalesce(page.cursor, j.cursor),
-           attempts = CASE WHEN coalesce(page.cursor, j.cursor) IS DISTINCT FROM j.cursor
-                           THEN 0 ELSE j.attempts END,
-           lapses = CASE WHEN coalesce(page.cursor, j.cursor) IS DISTINCT FROM j.cursor
-                         THEN 0 ELSE j.lapses END,
-           error = CASE WHEN coalesce(page.cursor, j.cursor) IS DISTINCT FROM j.cursor
-                        THEN NULL ELSE j.error END,
-           committed_pages = page.pages_before + 1,
-           lease_expires_at = coalesce($5::timestamptz, now()) + $6::interval, updated_at = now()
-      FROM unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::int[])
-           AS page (id, token, cursor, pages_before)
-     WHERE j.id = ANY (ARRAY[page.id]) AND j.lease_token IS NOT DISTINCT FROM page.token
-       AND CASE j.status WHEN 'running' THEN true ELSE false END
-       AND j.committed_pages = page.pages_before
- RETURNING j.id, j.committed_pages, j.attempts, j.lapses
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class NewPage:
-    """A streamed page, to be committed on top of the earlier pages of its attempt."""
-
-    job_id: UUID
-    token: UUID
-    cursor: str | None
-    pages_before: int
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a running job has come: pages of this attempt, and the failures that count."""
-
-    committed_pages: int
-    attempts: int
-    lapses: int
-
-
-async def advance(
-    tx: Transaction, pages: Sequence[NewPage], *, now: datetime | None, lease: timedelta
-) -> dict[UUID, Progress]:
-    """Return the jobs that were still ours, and whose last page was the one before.
-
-    Without a time the database's now counts.
-    """
-    rows = await tx.fetch(
-        ADVANCE,
-        [page.job_id for page in pages],
-        [page.token for page in pages],
-        [page.cursor for page in pages],
-        [page.pages_before for page in pages],
-        now,
-        lease,
-    )
-    return {row["id"]: Progress(*row[1:]) for row in rows}
-
-
-PROGRESS = """
-    -- How far a job has come that still runs under the presented token.
-    SELECT committed_pages, attempts, lapses FROM {schema}.sync_jobs
-     WHERE id = $1 AND lease_token = $2 AND CASE status WHEN 'running' THEN true ELSE false END
-"""
-
-
-async def read_progress(tx: Transaction, job_id: UUID, token: UUID) -> Progress | None:
-    """Return how far the job has come; None if it is no longer ours."""
-    row = await tx.fetchrow(PROGRESS, job_id, token)
-    return Progress(*row) if row is not None else None
+    rows = await tx.fetch(CLOSE_SUCCEEDED, ids, tokens, now, are_empty)
+    return {row["id"] for row in rows}
 
 
 FORGET_CURSORS = """

@@ -154,7 +154,8 @@ NEXT_PENDING = """
 """
 
 NEXT_ENDED = """
-    -- The next failed or cancelled jobs that no later job of the same type follows.
+    -- The next failed or cancelled jobs that no later job of the same type follows. A later one
+    -- that was pruned left its time on the connection.
     SELECT j.id FROM {schema}.sync_jobs j
      WHERE j.status = $6::text AND j.status IN ('failed', 'cancelled')
        AND ($1::text IS NULL OR j.tenant_id = $1) AND ($2::text IS NULL OR j.provider_slug = $2)
@@ -163,6 +164,9 @@ NEXT_ENDED = """
        AND NOT EXISTS (SELECT FROM {schema}.sync_jobs later
                         WHERE later.connection_id = j.connection_id
                           AND later.finished_at > j.finished_at AND later.job_type = j.job_type)
+       AND NOT EXISTS (SELECT FROM {schema}.connections c
+                        WHERE c.id = j.connection_id AND j.job_type = 'incremental'
+                          AND c.last_finished_at > j.finished_at)
        AND NOT EXISTS (SELECT FROM {schema}.sync_jobs pending
                         WHERE pending.connection_id = j.connection_id
                           AND pending.job_type = j.job_type

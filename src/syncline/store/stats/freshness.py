@@ -8,8 +8,10 @@ READ_WHOLE = 3  # times the sample: up to here every connection is read
 RUNS_LOOKED_BACK = 20  # a connection that failed so often in a row counts as never synced
 
 SAMPLE = """
-    -- Active connections in some blocks of the table, and the last good sync of each.
-    SELECT c.provider_slug, good.finished_at AS last_good_at, c.created_at
+    -- Active connections in some blocks of the table, and the last good sync of each; one that was
+    -- pruned left its time on the connection.
+    SELECT c.provider_slug, greatest(c.last_succeeded_at, good.finished_at) AS last_good_at,
+           c.created_at
       FROM {schema}.connections AS c TABLESAMPLE SYSTEM ($1)
       LEFT JOIN LATERAL (
            SELECT late.finished_at FROM (
@@ -24,8 +26,10 @@ SAMPLE = """
 
 SAMPLE_OF_TENANT = """
     -- The active ones among a tenant's connections up to a bound, and the last good sync of each.
-    SELECT c.provider_slug, good.finished_at AS last_good_at, c.created_at
-      FROM (SELECT id, provider_slug, created_at, status FROM {schema}.connections
+    SELECT c.provider_slug, greatest(c.last_succeeded_at, good.finished_at) AS last_good_at,
+           c.created_at
+      FROM (SELECT id, provider_slug, created_at, status, last_succeeded_at
+              FROM {schema}.connections
              WHERE tenant_id = $1 LIMIT $3) AS c
       LEFT JOIN LATERAL (
            SELECT late.finished_at FROM (

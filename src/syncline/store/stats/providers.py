@@ -67,14 +67,16 @@ def _by_provider(rows: Any, factor: float) -> dict[str, dict[str, int]]:
 
 
 COUNT_OUTCOMES = """
-    -- How the jobs made last ended, by provider: succeeded, or the class of the error.
+    -- How the jobs made last ended, by provider: succeeded, or the class of the error. Before $2
+    -- empty runs are gone, and what is left would make every provider look worse than it is.
     SELECT provider_slug,
            CASE WHEN status IN ('succeeded', 'completed') THEN 'succeeded'
                 ELSE left(coalesce(error ->> 'class', status), 100) END AS outcome,
            count(*) AS count
-      FROM (SELECT provider_slug, status, error FROM {schema}.sync_jobs
+      FROM (SELECT id, provider_slug, status, error FROM {schema}.sync_jobs
              ORDER BY id DESC LIMIT $1) AS latest
-     WHERE status IN ('succeeded', 'completed', 'failed') OR error IS NOT NULL
+     WHERE (status IN ('succeeded', 'completed', 'failed') OR error IS NOT NULL)
+       AND (id >= $2 OR status IN ('queued', 'running'))
      GROUP BY 1, 2
 """
 
@@ -82,12 +84,13 @@ COUNT_OUTCOMES_OF_TENANT = """
     -- The same of one tenant: its jobs that ended last, and those that will be retried.
     WITH latest AS MATERIALIZED (
         (SELECT provider_slug, status, error FROM {schema}.sync_jobs
-          WHERE tenant_id = $2
+          WHERE tenant_id = $3
             AND coalesce(status, '') IN ('succeeded', 'completed', 'failed', 'cancelled')
+            AND id >= $2
           ORDER BY id DESC LIMIT $1)
          UNION ALL
         (SELECT j.provider_slug, j.status, j.error
-           FROM (SELECT id FROM {schema}.connections WHERE tenant_id = $2 LIMIT $1) c
+           FROM (SELECT id FROM {schema}.connections WHERE tenant_id = $3 LIMIT $1) c
           CROSS JOIN LATERAL (SELECT * FROM {schema}.sync_jobs
                                WHERE connection_id = c.id AND status IN ('queued', 'running')
                               OFFSET 0) j
@@ -103,12 +106,18 @@ COUNT_OUTCOMES_OF_TENANT = """
 """
 
 
-async def count_outcomes(tx: Transaction, tenant_id: str | None) -> dict[str, dict[str, int]]:
-    """Return outcomes of recent jobs by provider: `succeeded`, and failures by error class."""
+async def count_outcomes(
+    tx: Transaction, tenant_id: str | None, *, since: datetime
+) -> dict[str, dict[str, int]]:
+    """Return outcomes of recent jobs by provider: `succeeded`, and failures by error class.
+
+    Jobs count that were made from `since` on, and older ones that are still retried.
+    """
+    bounds = (JOBS_READ, first_id_at(since))
     if tenant_id is None:
-        rows = await tx.fetch(COUNT_OUTCOMES, JOBS_READ)
+        rows = await tx.fetch(COUNT_OUTCOMES, *bounds)
     else:
-        rows = await tx.fetch(COUNT_OUTCOMES_OF_TENANT, JOBS_READ, tenant_id)
+        rows = await tx.fetch(COUNT_OUTCOMES_OF_TENANT, *bounds, tenant_id)
     found: dict[str, dict[str, int]] = {}
     for row in rows:
         found.setdefault(row["provider_slug"], {})[row["outcome"]] = row["count"]
