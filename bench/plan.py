@@ -20,6 +20,7 @@ class Sizes:
     backoff: int = 100_000
     loop: int = 1000
     signal_jobs: int = 20_000
+    commits: int = 34_886
     finished: int = MILLION
     cycles: int = 4
     workers: tuple[int, ...] = (1, 2, 4)
@@ -38,6 +39,7 @@ QUICK = Sizes(
     backoff=10_000,
     loop=300,
     signal_jobs=5000,
+    commits=5000,
     finished=200_000,
     slow_jobs=20_000,
     memory_cycles=5,
@@ -50,6 +52,7 @@ TINY = Sizes(
     backoff=1000,
     loop=50,
     signal_jobs=500,
+    commits=300,
     finished=5000,
     cycles=2,
     workers=(1, 2),
@@ -60,11 +63,22 @@ TINY = Sizes(
     log_megabytes=0,
 )
 
-ALL = ("drain", "latency", "cursor", "signals", "tick", "finished", "snapshot", "workers", "slow")
+ALL = (
+    "drain",
+    "latency",
+    "cursor",
+    "signals",
+    "tick",
+    "finished",
+    "snapshot",
+    "workers",
+    "slow",
+    "git",
+)
 LONG = ("memory", "steady")  # minutes each, so once per run
 # A short drain depends on the machine's speed in its seconds, so it runs several times a round.
 DRAINS_A_ROUND = 3
-QUICK_ONES = ("drain", "latency", "signals", "tick", "finished", "slow", "memory")
+QUICK_ONES = ("drain", "latency", "signals", "tick", "finished", "slow", "git", "memory")
 
 
 @dataclass(frozen=True)
@@ -141,6 +155,7 @@ def drains(sizes: Sizes) -> list[Trial]:
             for number in sizes.workers
         ),
         Trial("slow", "50 ms", options={"jobs": sizes.slow_jobs, "concurrency": 1000}),
+        Trial("git", f"{sizes.commits:,} commits", options={"commits": sizes.commits}),
     ]
 
 

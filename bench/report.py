@@ -23,6 +23,7 @@ TITLES = {
     "snapshot": "Draining again and again while an old snapshot is held",
     "workers": "Draining with several processes",
     "slow": "Connectors that wait 50 ms, 1000 at once",
+    "git": "The first sync of a git repository",
     "memory": "Memory of the worker",
     "steady": "Steady state, an interval of 15 minutes",
 }

@@ -134,6 +134,7 @@ TARGETS: Sequence[Target] = (
     Target("signals, 10 a job ÷ psql COPY", only_variant("signals", "÷ psql COPY"), 0.5, 0.7),
     Target("drain with finished rows ÷ empty table", finished_by_empty, 0.95, 1.0),
     Target("slow connector ÷ ideal", only_variant("slow", "÷ ideal"), 0.8, 0.95),
+    Target("first sync ÷ git log", only_variant("git", "÷ git log"), 30, 15, at_most=True),
     Target("memory, late ÷ early", only_variant("memory", "late ÷ early"), 1.1, 1.0, at_most=True),
     Target(
         "steady state, lateness p99, s",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bench.measure import Figures, report
-from bench.workloads import draining, processes, signals, steady, ticking, waking
+from bench.workloads import draining, git, processes, signals, steady, ticking, waking
 from bench.workloads.case import Case
 from syncline import eventloop
 
@@ -27,6 +27,7 @@ WORKLOADS: dict[str, Callable[[Case], Coroutine[Any, Any, Figures]]] = {
     "latency": waking.latency,
     "tick": ticking.tick,
     "signals": signals.ingest,
+    "git": git.first_sync,
     "workers": processes.drain_together,
     "steady": steady.steady_state,
 }
