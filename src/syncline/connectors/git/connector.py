@@ -153,28 +153,28 @@ async def _pages(
     if not unseen:
         yield SyncResult(signals, Place([head]).to_json())
         return
-    tips, is_first = set(seen), True
+    tips = set(seen)
     async with repository.reader(unseen) as reader:
-        while reader.left:
-            try:
-                signals += await _take_page(reader, tips, page_size)
-            except OutOfTime:
-                if is_first:
-                    raise
-                return  # the page before this one has more, so another run continues after it
+        while reader.left and (page := await _take_page(reader, tips, page_size)):
             reached = Place(sorted(tips), until=head) if reader.left else Place([head])
-            yield SyncResult(signals, reached.to_json(), has_more=reader.left > 0)
-            signals, is_first = [], False
+            yield SyncResult(signals + page, reached.to_json(), has_more=reader.left > 0)
+            signals = []
 
 
 async def _take_page(reader: CommitReader, tips: set[str], page_size: int) -> list[Signal]:
     """Return the next page, and bring the tips of what was seen up to date.
 
     In rare cases the page is longer: further commits merge branches, so the cursor gets shorter.
+    The page is empty if git's time is over. The page before it has more, so another run continues.
     """
     taken_before, page = reader.taken_bytes, list[Signal]()
     while not page or (len(tips) > MAX_TIPS and reader.left):
-        commits = await reader.take(max(page_size, len(page)))
+        try:
+            commits = await reader.take(max(page_size, len(page)))
+        except OutOfTime:
+            if not taken_before:  # another run would not get any further
+                raise
+            return []
         _move_tips(tips, commits)
         page += commits
         if reader.taken_bytes - taken_before > MAX_PAGE_BYTES:

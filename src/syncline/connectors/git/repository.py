@@ -40,6 +40,8 @@ class Repository:
 
     async def find(self, names: Collection[str]) -> list[str]:
         """Return the commits with these names, without those that do not exist."""
+        if not names:
+            return []
         asked = "".join(f"{name}^{{commit}}\n" for name in names)
         answer = await self.git("cat-file", "--batch-check=%(objectname)", stdin=asked)
         return [line for line in answer.splitlines() if COMMIT_NAME.fullmatch(line)]
@@ -139,20 +141,22 @@ class CommitReader:
             some = self._stored.take(most - len(found), MAX_TAKEN - size)
             found += some
             size += sum(len(commit.content) for commit in some)
-            if not some:
-                try:
-                    await self._read_more()
-                except OutOfTime:
-                    if not found:
-                        raise
-                    break
+            if not some and not await self._read_more(is_needed=not found):
+                break
         return found
 
-    async def _read_more(self) -> None:
-        piece = await self._stream.read()
+    async def _read_more(self, *, is_needed: bool) -> bool:
+        """Return whether more was read; if it is not needed, git's time may be over."""
+        try:
+            piece = await self._stream.read()
+        except OutOfTime:
+            if is_needed:
+                raise
+            return False
         if not piece:
             raise Transient("git printed fewer commits than it had listed")
         self._stored.add(piece)
+        return True
 
     async def _complete(
         self, stored: Sequence[Stored], found: Sequence[Signal | None]
