@@ -22,6 +22,7 @@ class Sizes:
     signal_jobs: int = 20_000
     http_runs: int = 4000
     http_paged_runs: int = 1000
+    commits: int = 34_886
     finished: int = MILLION
     cycles: int = 4
     workers: tuple[int, ...] = (1, 2, 4)
@@ -53,6 +54,7 @@ QUICK = Sizes(
     http_runs=1000,
     http_paged_runs=100,
     finished=100_000,
+    commits=5000,
     slow_jobs=20_000,
     memory_cycles=5,
     ended_backoffs=20_000,
@@ -73,6 +75,7 @@ TINY = Sizes(
     signal_jobs=500,
     http_runs=200,
     http_paged_runs=50,
+    commits=300,
     finished=5000,
     cycles=2,
     workers=(1, 2),
@@ -91,7 +94,7 @@ TINY = Sizes(
 
 ALL = (
     *("drain", "latency", "http", "cursor", "signals", "library", "backoff", "tick"),
-    *("finished", "snapshot", "workers", "slow"),
+    *("finished", "snapshot", "workers", "slow", "git"),
 )
 LONG = ("memory", "mixed")  # minutes each, so once per run
 ON_REQUEST = ("steady",)  # `mixed` without signals, failures and retention
@@ -107,7 +110,18 @@ OWN_SIGNALS = "library, own signals"
 LAUNCHES = (LIBRARY, OWN_SIGNALS, COMMAND_LINE)
 SHOWN_ONLY = (RANDOM_IDS, OWN_SIGNALS)  # no target depends on them, so once a round is enough
 QUICK_ONES = (
-    *("drain", "latency", "http", "signals", "backoff", "tick", "finished", "slow", "memory"),
+    *(
+        "drain",
+        "latency",
+        "http",
+        "signals",
+        "backoff",
+        "tick",
+        "finished",
+        "slow",
+        "git",
+        "memory",
+    ),
 )
 
 
@@ -202,6 +216,7 @@ def drains(sizes: Sizes) -> list[Trial]:
             for number in sizes.workers
         ),
         Trial("slow", "50 ms", options={"jobs": sizes.slow_jobs, "concurrency": 1000}),
+        Trial("git", f"{sizes.commits:,} commits", options={"commits": sizes.commits}),
     ]
 
 

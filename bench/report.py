@@ -27,6 +27,7 @@ TITLES = {
     "snapshot": "Draining again and again while an old snapshot is held",
     "workers": "Draining with several processes",
     "slow": "Connectors that wait 50 ms, 1000 at once",
+    "git": "The first sync of a git repository",
     "memory": "Memory of the worker",
     "mixed": "Mixed steady state: signals, failures, retention",
     "steady": "Steady state without signals, failures and retention",

@@ -53,6 +53,10 @@ WORST_CASES = {
     ("connectors/foreign/host.py", r"\bFile"): Worst(40 * KB, ("File too ",)),
     ("connectors/foreign/host.py", r"\bMemory"): Worst(40 * KB, ("Memory", "Cannot allocate ")),
     ("connectors/foreign/host.py", "Config"): Worst(40 * KB, ("Config validation ",)),
+    ("connectors/git/commits.py", "tree "): Worst(
+        256 * KB, ("parent 0\n", "a", "gpgsig a\n", " \n", " "), "tree 0\n"
+    ),
+    ("connectors/git/commits.py", r"\n[ \t\r]*+\n"): Worst(256 * KB, ("\n ", "\n\t\r", "\n")),
     ("connectors/git/connector.py", "(?!-)"): Worst(255, ("@", ".a", "@{")),
     ("connectors/git/connector.py", "HEAD$"): Worst(255, ("HEAD", "refs")),
     ("connectors/imap/cursor.py", "([0-9]{1,10})"): Worst(64 * KB, ("1", "1:", "1,")),

@@ -13,6 +13,7 @@ from typing import Any
 from bench.measure import Figures, report
 from bench.workloads import (
     draining,
+    git,
     http,
     library,
     processes,
@@ -39,6 +40,7 @@ WORKLOADS: dict[str, Callable[[Case], Coroutine[Any, Any, Figures]]] = {
     "tick": ticking.tick,
     "signals": signals.ingest,
     "library": library.drain_outside,
+    "git": git.first_sync,
     "workers": processes.drain_together,
     "steady": steady.steady_state,
     "mixed": steady.steady_state,

@@ -137,6 +137,16 @@ PROGRAMS = (
         "tests/connectors/test_git_origin.py::test_a_connection_cannot_read_what_another_fetched",
     ),
     Mutation(
+        "the part of a commit that is kept",
+        "one commit with a huge message takes as much of our memory",
+        "connectors/git/commits.py",
+        (
+            ("is_cut = size > MAX_KEPT\n", "is_cut = False\n"),
+            ("begin + min(size, MAX_KEPT)]", "begin + size]"),
+        ),
+        "tests/connectors/test_git_stored.py::test_only_the_beginning_of_a_large_commit_is_held",
+    ),
+    Mutation(
         "the environment of a child",
         "it gets all our variables",
         "children/process.py",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.repositories import NOON, Repo, connect, follow, kinds, pages, subjects
+from support.repositories import NOON, Repo, connect, first_page, follow, kinds, pages, subjects
 from syncline.connectors.git import GitCommits
 from syncline.connectors.git.connector import MAX_TIPS
 from syncline.errors import Permanent
@@ -34,13 +34,13 @@ async def test_without_new_commits_the_page_is_empty(repo: Repo, connector: GitC
     connection = connect(repo.folder)
     _, cursor = await follow(connector, connection)
 
-    page = await connector.sync(connection, cursor)
+    page = await first_page(connector, connection, cursor)
 
     assert page == SyncResult(signals=(), next_cursor=cursor, has_more=False)
 
 
 async def test_an_empty_repository_has_an_empty_page(repo: Repo, connector: GitCommits) -> None:
-    assert await connector.sync(connect(repo.folder), None) == SyncResult()
+    assert await first_page(connector, connect(repo.folder)) == SyncResult()
 
 
 async def test_a_merge_brings_in_commits_older_than_the_last_one_seen(
@@ -67,7 +67,7 @@ async def test_nothing_is_lost_when_the_branch_moves_between_pages(
     for number in range(5):
         repo.commit(f"main {number}")
     connection = connect(repo.folder, page_size=2)
-    first = await connector.sync(connection, None)
+    first = await first_page(connector, connection)
 
     repo.git("checkout", "--quiet", "-b", "side", "HEAD~4")
     repo.commit("side", at=NOON - 90_000)
@@ -100,7 +100,9 @@ async def test_any_shape_of_history_arrives_once_and_parents_first(
             head = repo.git("commit-tree", *tips, "-m", f"h{number}", tree, at=when)
             commits.append(head)
             repo.git("update-ref", "refs/heads/main", head)
-            page = await connector.sync(connection, cursor)  # pages continue while the branch moves
+            page = await first_page(
+                connector, connection, cursor
+            )  # pages continue while the branch moves
             signals += page.signals
             cursor = page.next_cursor
 
@@ -150,7 +152,7 @@ async def test_a_branch_can_be_named(repo: Repo, connector: GitCommits) -> None:
     assert subjects(feature) == ["on main", "on feature"]
     assert subjects(tagged) == ["on main"]
     with pytest.raises(Permanent, match="refs/heads/none"):
-        await connector.sync(connect(repo.folder, branch="none"), None)
+        await first_page(connector, connect(repo.folder, branch="none"))
 
 
 async def test_a_head_without_commits_is_refused_if_another_branch_has_some(
@@ -160,4 +162,4 @@ async def test_a_head_without_commits_is_refused_if_another_branch_has_some(
     repo.git("symbolic-ref", "HEAD", "refs/heads/nothing")
 
     with pytest.raises(Permanent, match="HEAD"):
-        await connector.sync(connect(repo.folder), None)
+        await first_page(connector, connect(repo.folder))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.repositories import GitServer, Repo, connect, follow, kinds, subjects
+from support.repositories import GitServer, Repo, connect, first_page, follow, kinds, subjects
 from syncline.connectors.git import GitCommits
 from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
 from syncline.testing.checks import Subject
@@ -49,7 +49,7 @@ async def test_error_statuses_become_errors_without_secrets(
     url = f"http://user:s3cr3t@{http_address}/{path}"
 
     with pytest.raises(expected) as caught:
-        await connector.sync(connect(url), None)
+        await first_page(connector, connect(url))
 
     assert caught.type is expected
     assert caught.value.message
@@ -58,7 +58,7 @@ async def test_error_statuses_become_errors_without_secrets(
 
 async def test_a_password_that_breaks_the_url_is_not_shown(connector: GitCommits) -> None:
     with pytest.raises(Permanent) as misread:
-        await connector.sync(connect("http://user:s3cr3t/p@ss'w@127.0.0.1:8000/x"), None)
+        await first_page(connector, connect("http://user:s3cr3t/p@ss'w@127.0.0.1:8000/x"))
 
     assert misread.value.message
     assert not {part for part in ("s3cr3t", "ss'w") if part in misread.value.message}
@@ -71,7 +71,7 @@ async def test_an_unreachable_server_is_transient(
     url: Callable[[int], str], connector: GitCommits, unused_tcp_port: int
 ) -> None:
     with pytest.raises(Transient):
-        await connector.sync(connect(url(unused_tcp_port)), None)
+        await first_page(connector, connect(url(unused_tcp_port)))
 
 
 async def test_a_force_push_arrives_over_http(
@@ -121,7 +121,7 @@ async def test_credentials_appear_in_no_argument_and_no_file(
     signals, _ = await follow(connector, replace(connect(url), credentials=credentials))
     git_server.wanted = "Basic other"
     with pytest.raises(Unauthorized) as refused:
-        await connector.sync(replace(connect(url), credentials=credentials), None)
+        await first_page(connector, replace(connect(url), credentials=credentials))
 
     assert subjects(signals) == ["one"]
     seen, kept = arguments_of_git() + refused.value.message, contents_of(tmp_path / "cache")

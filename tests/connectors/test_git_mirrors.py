@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from support.repositories import GitServer, Repo, connect, follow, kinds, subjects
+from support.repositories import GitServer, Repo, connect, first_page, follow, kinds, subjects
 from syncline.connectors.git import GitCommits
 from syncline.connectors.git.mirror import Pace
 from syncline.errors import Permanent, Transient
@@ -63,14 +63,14 @@ async def test_the_pages_of_one_run_ask_the_server_once(
 ) -> None:
     repo.changes(3)
     connection = connect(url, page_size=1)
-    first = await connector.sync(connection, None)
+    first = await first_page(connector, connection)
 
     repo.folder.rename(tmp_path / "away")
     rest, cursor = await follow(connector, connection, first.next_cursor)
 
     assert subjects(rest) == ["change 1", "change 2"]
     with pytest.raises(Permanent):
-        await connector.sync(connection, cursor)
+        await first_page(connector, connection, cursor)
 
 
 async def test_a_lost_mirror_is_made_again(
@@ -79,7 +79,7 @@ async def test_a_lost_mirror_is_made_again(
     repo.commit("one")
     repo.commit("two")
     connection = connect(url, page_size=1)
-    first = await connector.sync(connection, None)
+    first = await first_page(connector, connection)
     shutil.rmtree(tmp_path / "cache")
 
     signals, _ = await follow(connector, connection, first.next_cursor)
@@ -145,11 +145,11 @@ async def fetched(
 ) -> tuple[list[int], SyncResult]:
     """Run until everything is fetched; return the commits after each run, and the first page."""
     counts = []
-    page = await connector.sync(connection, cursor)
+    page = await first_page(connector, connection, cursor)
     while "mirrored" in page.next_cursor:
         assert (page.signals, page.has_more) == ((), True)
         counts.append(page.next_cursor["mirrored"])
-        page = await connector.sync(connection, page.next_cursor)
+        page = await first_page(connector, connection, page.next_cursor)
     return counts, page
 
 
@@ -172,7 +172,7 @@ async def test_an_interrupted_fetch_continues_after_its_last_slice(
     connector = sliced(tmp_path, patience=60)
     connection = connect(f"http://{http_address}/repo/.git")
     git_server.released, git_server.stuck = Event(), Event()
-    run = asyncio.create_task(connector.sync(connection, None))
+    run = asyncio.create_task(first_page(connector, connection))
     await asyncio.to_thread(git_server.stuck.wait, 60)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -192,7 +192,7 @@ async def test_leftovers_of_a_killed_fetch_are_removed(
 ) -> None:
     repo.changes(9)
     connector, connection = sliced(tmp_path), connect(url)
-    page = await connector.sync(connection, None)
+    page = await first_page(connector, connection)
     (mirror,) = mirrors(tmp_path)
     (mirror / "shallow.lock").touch()
     (mirror / "objects" / "pack" / "tmp_pack_x").touch()
@@ -214,7 +214,7 @@ async def test_two_runs_do_not_fetch_into_a_mirror_at_once(
     with (mirror / "syncline-lock").open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(Transient, match="another run"):
-            await connector.sync(connection, None)
+            await first_page(connector, connection)
 
 
 async def test_a_changed_config_starts_a_new_mirror_and_removes_the_old_one(

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from support.fakes import eventually
-from support.repositories import GitServer, Repo, connect, follow, serve, subjects
+from support.repositories import GitServer, Repo, connect, first_page, follow, serve, subjects
 from syncline.connectors.git import GitCommits
 from syncline.connectors.git.origin import GitAccess, Origin, find_origin, parse_url
 from syncline.errors import Permanent, SyncError, Transient
@@ -98,7 +98,7 @@ async def test_a_url_must_be_a_scheme_a_host_and_a_path(
     """This holds for operators too, who may reach this machine."""
     port = listener.getsockname()[1]
     with pytest.raises(Permanent, match=r"^config\.url: "):
-        await connector.sync(connect(url.replace("PORT", str(port))), None)
+        await first_page(connector, connect(url.replace("PORT", str(port))))
 
     assert nobody_came(listener)
 
@@ -120,7 +120,7 @@ async def test_addresses_that_are_not_public_are_refused_by_default(
     git = GitCommits(tmp_path / "cache")
     git.configure(GitSettings(schemes=["git", "ssh"]))
     with pytest.raises(Permanent, match="not public"):
-        await git.sync(connect(f"{address}/x.git"), None)
+        await first_page(git, connect(f"{address}/x.git"))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ async def test_addresses_that_are_not_public_are_refused_by_default(
 )
 async def test_only_https_is_allowed_by_default(url: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(Permanent, match=reason):
-        await GitCommits(tmp_path / "cache").sync(connect(url), None)
+        await first_page(GitCommits(tmp_path / "cache"), connect(url))
 
 
 async def origin_of(
@@ -260,7 +260,7 @@ async def test_a_name_that_changes_its_address_is_not_followed(
 
     git = GitCommits(tmp_path / "cache")
     git.http_environment = HttpEnvironment(allow_private=True, resolve=resolve)
-    page = await git.sync(connect(f"http://repo.invalid:{port}/repo/.git"), None)
+    page = await first_page(git, connect(f"http://repo.invalid:{port}/repo/.git"))
 
     assert page.next_cursor == {"seen": [head]}
     assert asked == ["repo.invalid"]
@@ -325,7 +325,7 @@ async def test_redirects_are_not_followed(
     repo.commit("one")
     handler = type("Handler", (Redirects,), {"target": f"http://{http_address}"})
     with serve(handler) as address, pytest.raises(Permanent, match="302"):
-        await connector.sync(connect(f"http://{address}/repo/.git"), None)
+        await first_page(connector, connect(f"http://{address}/repo/.git"))
 
 
 async def test_alternates_of_a_server_are_not_followed(
@@ -345,7 +345,7 @@ async def test_alternates_of_a_server_are_not_followed(
     handler = type("Files", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
 
     with serve(partial(handler, directory=str(tmp_path))) as address, pytest.raises(SyncError):
-        await connector.sync(connect(f"http://{address}/site.git"), None)
+        await first_page(connector, connect(f"http://{address}/site.git"))
 
     assert nobody_came(listener)
 
@@ -370,6 +370,6 @@ async def test_a_connection_cannot_read_what_another_fetched(
     for connection in (theirs, stranger):
         for cursor in ({"seen": [], "until": secret}, {"seen": [secret]}, None):
             with pytest.raises(SyncError) as refused:
-                await connector.sync(connection, cursor)
+                await first_page(connector, connection, cursor)
             assert not isinstance(refused.value, Transient)
     assert subjects(signals) == ["secret plan"]

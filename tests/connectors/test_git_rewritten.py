@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from support.repositories import Repo, connect, follow, kinds, subjects
+from support.repositories import Repo, connect, first_page, follow, kinds, subjects
 from syncline.connectors.git import GitCommits
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="the git program is missing")
@@ -42,9 +42,9 @@ async def test_the_same_cursor_gives_the_same_page_after_a_rewrite(
 
     repo.git("reset", "--quiet", "--hard", base)
     repo.commit("final")
-    rewritten = [await connector.sync(connection, cursor) for _ in range(2)]
+    rewritten = [await first_page(connector, connection, cursor) for _ in range(2)]
     repo.git("branch", "-M", "main", "other")
-    deleted = [await connector.sync(connection, cursor) for _ in range(2)]
+    deleted = [await first_page(connector, connection, cursor) for _ in range(2)]
 
     assert kinds(list(rewritten[0].signals)) == ["history_rewritten", "commit"]
     assert kinds(list(deleted[0].signals)) == ["branch_deleted"]
@@ -103,7 +103,7 @@ async def test_pages_continue_when_the_pinned_commit_is_gone(
     base = repo.commit("two")
     repo.commit("lost")
     connection = connect(repo.folder, page_size=1)
-    first = await connector.sync(connection, None)
+    first = await first_page(connector, connection)
 
     repo.git("reset", "--quiet", "--hard", base)
     repo.forget("ORIG_HEAD")

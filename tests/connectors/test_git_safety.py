@@ -12,7 +12,16 @@ from uuid import uuid4
 
 import pytest
 
-from support.repositories import GitServer, Repo, connect, follow, kinds, serve, subjects
+from support.repositories import (
+    GitServer,
+    Repo,
+    connect,
+    first_page,
+    follow,
+    kinds,
+    serve,
+    subjects,
+)
 from syncline.connectors.git import GitCommits
 from syncline.errors import Permanent, SyncError, Unauthorized
 from syncline.http.auth import basic
@@ -37,7 +46,7 @@ def rooted(tmp_path: Path, *roots: Path) -> GitCommits:
 
 async def answer(connector: GitCommits, url: object) -> str:
     with pytest.raises(Permanent) as refused:
-        await connector.sync(connect(url), None)
+        await first_page(connector, connect(url))
     return refused.value.message
 
 
@@ -126,7 +135,7 @@ async def test_a_bad_config_names_its_field(config: Any, field: str, connector: 
     connection = Connection(uuid4(), "acme", "git", "repo", "active", config, metadata={})
 
     with pytest.raises(Permanent, match=f"^{field}: "):
-        await connector.sync(connection, None)
+        await first_page(connector, connection)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +143,7 @@ async def test_a_bad_config_names_its_field(config: Any, field: str, connector: 
 )
 async def test_a_bad_cursor_is_refused(cursor: Any, connector: GitCommits) -> None:
     with pytest.raises(Permanent, match=r"^cursor: "):
-        await connector.sync(connect("https://repo.invalid/x.git"), cursor)
+        await first_page(connector, connect("https://repo.invalid/x.git"), cursor)
 
 
 async def test_reading_a_folder_runs_none_of_its_programs(
@@ -215,7 +224,7 @@ async def test_the_operators_identity_is_not_used(
     assert seen.returncode == 0  # without our protection it is used
 
     with pytest.raises(Unauthorized):
-        await connector.sync(connect(url), None)
+        await first_page(connector, connect(url))
 
 
 async def test_git_gets_its_own_environment(
@@ -231,7 +240,7 @@ async def test_git_gets_its_own_environment(
     for name in (*hidden, "GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF", "https_proxy"):
         monkeypatch.setenv(name, "canary")
 
-    await connector.sync(connect(repo.folder), None)
+    await first_page(connector, connect(repo.folder))
 
     lines = told.read_text()
     assert "canary" not in lines
@@ -279,7 +288,7 @@ async def test_a_servers_message_is_cut_and_a_refusal_is_not_quoted(
     with serve(handler) as address:
         before = time.process_time()
         with pytest.raises(SyncError) as said:
-            await connector.sync(connect(f"http://{address}/x"), None)
+            await first_page(connector, connect(f"http://{address}/x"))
 
     assert time.process_time() - before < 1
     assert len(said.value.message) <= 500
@@ -299,7 +308,7 @@ async def test_a_git_that_cannot_be_pinned_is_refused(
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
 
     with pytest.raises(Permanent, match=r"git 2\.36\.6 is too old; install 2\.37 or newer"):
-        await connector.sync(connect(f"http://{http_address}/repo/.git"), None)
+        await first_page(connector, connect(f"http://{http_address}/repo/.git"))
 
 
 def test_it_runs_on_uvloop(repo: Repo, connector: GitCommits, http_address: str) -> None:
@@ -322,7 +331,7 @@ async def test_a_missing_git_program_is_named(
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(Permanent, match="install git"):
-        await connector.sync(connect(repo.folder), None)
+        await first_page(connector, connect(repo.folder))
 
 
 async def test_cancelling_ends_git_and_its_children(
@@ -336,7 +345,7 @@ async def test_cancelling_ends_git_and_its_children(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
 
-    running = asyncio.create_task(connector.sync(connect(repo.folder), None))
+    running = asyncio.create_task(first_page(connector, connect(repo.folder)))
     with await asyncio.to_thread(alive.open) as witness:
         assert await asyncio.to_thread(witness.readline) == "started\n"
         running.cancel()

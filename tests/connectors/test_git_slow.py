@@ -4,18 +4,20 @@ import asyncio
 import os
 import shutil
 import time
+import tracemalloc
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from support.repositories import GitServer, Repo, connect, serve, subjects
+from support.repositories import GitServer, Repo, connect, first_page, serve, subjects
 from syncline.children.limits import ChildLimits
 from syncline.connectors.git import GitCommits
-from syncline.connectors.git.connector import _tips
+from syncline.connectors.git.commits import instant
+from syncline.connectors.git.connector import _move_tips
 from syncline.connectors.git.mirror import Pace
-from syncline.connectors.git.repository import MAX_PRINTED, Names, instant
+from syncline.connectors.git.repository import MAX_PRINTED, Survey
 from syncline.errors import SyncError
 from syncline.model import Connection, Signal, SyncResult
 from syncline.testing.trial import prepare_trial
@@ -91,7 +93,7 @@ async def runs_until_done(
     for count in range(1, most + 1):
         try:
             async with asyncio.timeout(run_seconds):
-                page = await connector.sync(connection, cursor)
+                page = await first_page(connector, connection, cursor)
         except TimeoutError:
             cut += 1
             continue
@@ -159,8 +161,8 @@ def test_a_million_names_do_not_hold_the_loop() -> None:
     printed = "\n".join(lines).encode()
     began = time.process_time()
 
-    names = Names(printed)
-    found = (len(names), names.first(2), names.boundary)
+    survey = Survey(printed)
+    found = (len(survey), survey.names[:82].decode().split(), survey.boundary)
 
     assert time.process_time() - began < 0.25
     assert found == (999_997, shas[3:5], set(shas[:3]))
@@ -172,20 +174,36 @@ def test_the_tips_of_many_branches_are_found_in_linear_time() -> None:
         Signal("commit", instant("0"), {"sha": f"{number:040x}", "parents": []})
         for number in range(50_000)
     ]
+    tips: set[str] = set()
     began = time.process_time()
 
-    assert len(_tips([], page)) == 50_000
+    _move_tips(tips, page)
+
+    assert len(tips) == 50_000
     assert time.process_time() - began < 0.5
 
 
-async def test_a_commit_that_is_too_large_comes_without_its_text(
-    repo: Repo, tmp_path: Path
+UNUSUAL, USUAL = b"author A <a@b> yesterday\n", b"author A <a@b> 1700000000 +0000\n"
+COMMITTER = b"committer A <a@b> 1700000000 +0000\n"
+
+
+@pytest.mark.parametrize(
+    ("author", "subject"), [(USUAL, "x" * 1_000), (UNUSUAL, "")], ids=["parsed", "left to git"]
+)
+async def test_a_very_large_commit_needs_little_memory(
+    author: bytes, subject: str, repo: Repo, tmp_path: Path
 ) -> None:
-    headers = b"author A <a@b> 1700000000 +0000\ncommitter A <a@b> 1700000000 +0000\n"
-    repo.raw_commit(headers, b"small")
-    large = repo.raw_commit(headers, b"x" * (MAX_PRINTED + 1))
+    """Git prints an unusual one, up to a limit; beyond that, it comes without its text."""
+    small = repo.raw_commit(USUAL + COMMITTER, b"small")
+    repo.raw_commit(author + COMMITTER, b"x" * (MAX_PRINTED + 1), parent=small)
+    connector = hurried(tmp_path, 60)
+    tracemalloc.start()
+    try:
+        page = await first_page(connector, connect(repo.folder))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
 
-    page = await hurried(tmp_path, 60).sync(connect(repo.folder), None)
-
-    (signal,) = page.signals
-    assert (signal.payload["sha"], signal.payload["body"]) == (large, "")
+    assert subjects(list(page.signals)) == ["small", subject]
+    assert page.next_cursor == {"seen": [repo.git("rev-parse", "main")]}
+    assert peak < (5_000_000 if subject else 2.5 * MAX_PRINTED)

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -91,25 +91,33 @@ def connect(url: object, **config: object) -> Connection:
     return Connection(uuid4(), "acme", "git", "repo", "active", config=settings, metadata={})
 
 
+async def first_page(
+    connector: GitCommits, connection: Connection, cursor: Any = None
+) -> SyncResult:
+    """Return the first page of a run that is then interrupted."""
+    async with aclosing(connector.sync(connection, cursor)) as run:
+        return await anext(run)
+
+
 async def pages(
     connector: GitCommits, connection: Connection, cursor: Any = None
 ) -> AsyncIterator[SyncResult]:
-    """Return all pages to the end, checking the rules for every page."""
+    """Return all pages to the end, run after run, checking the rules for every page."""
     keys: set[str | None] = set()
-    while True:
-        page = await connector.sync(connection, cursor)
-        assert json.loads(json.dumps(page.next_cursor)) == page.next_cursor
-        for item in page.signals:
-            assert item.occurred_at.tzinfo is not None
-            assert item.dedupe_key not in keys
-            assert len(item.dedupe_key or "") <= 255
-            json.dumps(item.payload).encode()
-            keys.add(item.dedupe_key)
-        yield page
-        if not page.has_more:
-            return
-        assert page.next_cursor != cursor
-        cursor = page.next_cursor
+    has_more = True
+    while has_more:
+        async for page in connector.sync(connection, cursor):
+            assert json.loads(json.dumps(page.next_cursor)) == page.next_cursor
+            for item in page.signals:
+                assert item.occurred_at.tzinfo is not None
+                assert item.dedupe_key not in keys
+                assert len(item.dedupe_key or "") <= 255
+                json.dumps(item.payload).encode()
+                keys.add(item.dedupe_key)
+            yield page
+            has_more = page.has_more
+            assert not has_more or page.next_cursor != cursor
+            cursor = page.next_cursor
 
 
 async def follow(

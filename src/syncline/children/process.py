@@ -60,6 +60,11 @@ class Finished:
     output: bytes
     error_output: bytes
 
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether the program was ended by its limit on processor time."""
+        return self.code == -signal.SIGXCPU
+
 
 @dataclass(slots=True, eq=False)
 class Child:
@@ -147,6 +152,37 @@ async def start(
             await child.end()
 
 
+@dataclass(frozen=True, slots=True)
+class Printing:
+    """A running program whose output is read piece by piece; it waits while nobody reads."""
+
+    child: Child
+    _error_output: "asyncio.Task[bytes]"
+
+    async def read(self, size: int) -> bytes:
+        """Return the next output, at most this much; nothing at its end."""
+        return await self.child.stdout.read(size)
+
+    async def finish(self, output: bytes = b"") -> Finished:
+        """Wait until the program has ended, after all of its output was read."""
+        code, error_output = await self.child.process.wait(), await self._error_output
+        return Finished(code, output, (self.child.exceeded() or "").encode() or error_output)
+
+
+@asynccontextmanager
+async def start_printing(
+    command: Sequence[str | Path], **options: Unpack[ChildOptions]
+) -> AsyncIterator[Printing]:
+    """Yield a program whose output can be read as it comes, and end it with the block."""
+    async with start(command, **options) as child:
+        reading_errors = asyncio.create_task(_read_end(child.stderr, MAX_ERROR_OUTPUT))
+        try:
+            yield Printing(child, reading_errors)
+        finally:
+            reading_errors.cancel()
+            await asyncio.gather(reading_errors, return_exceptions=True)
+
+
 async def run(
     command: Sequence[str | Path],
     *,
@@ -154,15 +190,8 @@ async def run(
     **options: Unpack[ChildOptions],
 ) -> Finished:
     """Run a program to its end and return its output; raise `TooMuchOutput` if that is too much."""
-    async with start(command, **options) as child:
-        reading_errors = asyncio.create_task(_read_end(child.stderr, MAX_ERROR_OUTPUT))
-        try:
-            output = await _read_all(child.stdout, max_output)
-            code, error_output = await child.process.wait(), await reading_errors
-        finally:
-            reading_errors.cancel()
-            await asyncio.gather(reading_errors, return_exceptions=True)
-        return Finished(code, output, (child.exceeded() or "").encode() or error_output)
+    async with start_printing(command, **options) as printing:
+        return await printing.finish(await _read_all(printing, max_output))
 
 
 def _find_program(name: str | Path, path: str) -> str:
@@ -172,9 +201,9 @@ def _find_program(name: str | Path, path: str) -> str:
     return os.path.abspath(found)
 
 
-async def _read_all(stream: asyncio.StreamReader, max_output: int) -> bytes:
+async def _read_all(printing: Printing, max_output: int) -> bytes:
     output = bytearray()
-    while chunk := await stream.read(2**16):
+    while chunk := await printing.read(2**16):
         output += chunk
         if len(output) > max_output:
             raise TooMuchOutput(f"the program printed more than {max_output} bytes")

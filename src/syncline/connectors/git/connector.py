@@ -2,24 +2,26 @@
 
 import os
 import re
-from collections.abc import AsyncIterator, Collection, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
 from syncline.children.process import private_folder
+from syncline.connectors.git.commits import instant
 from syncline.connectors.git.local import build_view, find_folders, path_of
 from syncline.connectors.git.mirror import Mirror, Pace, StillFetching
 from syncline.connectors.git.origin import GitAccess, find_origin, parse_url
-from syncline.connectors.git.program import NoSuchRef
-from syncline.connectors.git.repository import COMMIT_NAME, Repository, instant
+from syncline.connectors.git.program import NoSuchRef, OutOfTime
+from syncline.connectors.git.repository import COMMIT_NAME, CommitReader, Repository
 from syncline.connectors.git.storage import MirrorStorage
 from syncline.errors import Permanent, Transient
 from syncline.model import Connection, Signal, SyncResult
 from syncline.sdk.connector import Connector
 
 MAX_TIPS = 500  # keeps a cursor below 35 kB even with SHA-256 names
+MAX_PAGE_BYTES = 64_000_000  # of commits as git stores them
 MAX_URL = 2_000
 MAX_BRANCH = 255
 REF_NAME = re.compile(r"(?!-)(?!.*(?:\.\.|@\{))[^\x00-\x20~^:?*\[\\\x7f]+")
@@ -30,12 +32,12 @@ class GitCommits(Connector):
     """Syncs one branch, oldest commit first.
 
     Config: `url`, an https URL, or a folder inside the roots that the operator allows; `branch`, a
-    branch or a full ref name (default: HEAD); `page_size` (default 100). Credentials, for http and
-    https: `token`, or `username` and `password`.
+    branch or a full ref name (default: HEAD); `page_size` (default 1000). Credentials, for http
+    and https: `token`, or `username` and `password`.
 
     The cursor has the tips of what was seen. Parents come before their children, so exactly the
     commits that the tips do not reach are left, however late they were merged. `until` pins the
-    newest commit while the pages of one run follow each other.
+    newest commit until all its ancestors were seen, also if that takes several runs.
     """
 
     provider = "git"
@@ -76,26 +78,20 @@ class GitCommits(Connector):
     def forget(self, connection_ids: Collection[UUID]) -> None:
         self._storage().forget(connection_ids)
 
-    async def sync(self, connection: Connection, cursor: Any) -> SyncResult:
+    async def sync(self, connection: Connection, cursor: Any) -> AsyncGenerator[SyncResult, None]:
         config, place = _parse_config(connection.config), Place.from_json(cursor)
         async with self._open(connection, config) as repository:
-            pinned = await repository.find([place.until]) if place.until else []
             try:
-                head = pinned[0] if pinned else await repository.newest(config.ref)
+                head = await _find_head(repository, config.ref, place)
             except StillFetching as progress:
-                if progress.commits == place.mirrored:
-                    raise Transient(
-                        "no commit arrived during a whole run; the server may be too slow"
-                    ) from None
-                waiting = place._replace(mirrored=progress.commits)
-                return SyncResult(next_cursor=waiting.to_json(), has_more=True)
-            except NoSuchRef:
-                if not place.seen:
-                    raise
-                head = None
+                yield _wait_for_mirror(place, progress.commits)
+                return
             if head is None:
-                return await _branch_deleted(repository, config.ref, place)
-            return await _page(repository, head, place, config.page_size)
+                yield await _branch_deleted(repository, config.ref, place)
+                return
+            async with aclosing(_pages(repository, head, place, config.page_size)) as pages:
+                async for page in pages:
+                    yield page
 
     @asynccontextmanager
     async def _open(self, connection: Connection, config: "Config") -> AsyncIterator[Repository]:
@@ -123,27 +119,70 @@ class GitCommits(Connector):
         return MirrorStorage(self._cache_folder or self.state_folder or Path(home, "git-mirrors"))
 
 
-async def _page(repository: Repository, head: str, place: "Place", page_size: int) -> SyncResult:
-    """Return the next commits between what was seen and the head."""
+async def _find_head(repository: Repository, ref: str, place: "Place") -> str | None:
+    """Return the newest commit to read, or None if there is none or the branch was deleted."""
+    pinned = await repository.find([place.until]) if place.until else []
+    if pinned:
+        return pinned[0]
+    try:
+        return await repository.newest(ref)
+    except NoSuchRef:
+        if not place.seen:
+            raise
+        return None
+
+
+def _wait_for_mirror(place: "Place", commits: int) -> SyncResult:
+    """Return an empty page, after which another run continues the first fetch."""
+    if commits == place.mirrored:
+        raise Transient("no commit arrived during a whole run; the server may be too slow")
+    return SyncResult(next_cursor=place._replace(mirrored=commits).to_json(), has_more=True)
+
+
+async def _pages(
+    repository: Repository, head: str, place: "Place", page_size: int
+) -> AsyncGenerator[SyncResult, None]:
+    """Yield the commits between what was seen and the head, all from one walk."""
     if place.seen == [head]:
-        return SyncResult(next_cursor=Place([head]).to_json())
+        yield SyncResult(next_cursor=Place([head]).to_json())
+        return
     seen, signals = await repository.find(place.seen), []
-    unseen, met = await repository.survey(head, seen)
-    if not met.issuperset(place.seen):  # the head no longer contains some seen commits
-        seen = sorted(met)
-        signals.append(_history_rewritten(place.seen, seen, *await repository.read([head])))
-    page = await repository.read(unseen.first(page_size))
-    while len(_tips(seen, page)) > MAX_TIPS and len(page) < len(unseen):
-        page_size *= 2  # rare; more commits merge the branches
-        before, page = len(page), await repository.read(unseen.first(page_size))
-        if len(page) <= before:
+    unseen = await repository.survey(head, seen)
+    if not unseen.boundary.issuperset(place.seen):  # the head no longer contains some seen commits
+        seen = sorted(unseen.boundary)
+        signals = [await _history_rewritten(repository, head, place.seen, seen)]
+    if not unseen:
+        yield SyncResult(signals, Place([head]).to_json())
+        return
+    tips = set(seen)
+    async with repository.reader(unseen) as reader:
+        while reader.left and (page := await _take_page(reader, tips, page_size)):
+            reached = Place(sorted(tips), until=head) if reader.left else Place([head])
+            yield SyncResult(signals + page, reached.to_json(), has_more=reader.left > 0)
+            signals = []
+
+
+async def _take_page(reader: CommitReader, tips: set[str], page_size: int) -> list[Signal]:
+    """Return the next page, and bring the tips of what was seen up to date.
+
+    In rare cases the page is longer: further commits merge branches, so the cursor gets shorter.
+    The page is empty if git's time is over. The page before it has more, so another run continues.
+    """
+    taken_before, page = reader.taken_bytes, list[Signal]()
+    while not page or (len(tips) > MAX_TIPS and reader.left):
+        try:
+            commits = await reader.take(max(page_size, len(page)))
+        except OutOfTime:
+            if not taken_before:  # another run would not get any further
+                raise
+            return []
+        _move_tips(tips, commits)
+        page += commits
+        if reader.taken_bytes - taken_before > MAX_PAGE_BYTES:
             raise Permanent(
                 f"the history has more than {MAX_TIPS} parallel branches with very large commits"
             )
-    if len(page) == len(unseen):
-        return SyncResult(signals + page, Place([head]).to_json())
-    reached = Place(_tips(seen, page), until=head)
-    return SyncResult(signals + page, reached.to_json(), has_more=True)
+    return page
 
 
 async def _branch_deleted(repository: Repository, ref: str, place: "Place") -> SyncResult:
@@ -188,19 +227,20 @@ class Config(NamedTuple):
     page_size: int
 
 
-def _history_rewritten(last_seen: list[str], met: list[str], head: Signal) -> Signal:
-    payload = {"last_seen": last_seen, "continued_from": met, "head": head.dedupe_key}
-    key = f"history_rewritten:{last_seen[0]}:{head.dedupe_key}"
-    return Signal("history_rewritten", head.occurred_at, payload, dedupe_key=key)
+async def _history_rewritten(
+    repository: Repository, head: str, last_seen: list[str], continued_from: list[str]
+) -> Signal:
+    (newest,) = await repository.read([head])
+    payload = {"last_seen": last_seen, "continued_from": continued_from, "head": head}
+    key = f"history_rewritten:{last_seen[0]}:{head}"
+    return Signal("history_rewritten", newest.occurred_at, payload, dedupe_key=key)
 
 
-def _tips(seen: Collection[str], page: Iterable[Signal]) -> list[str]:
-    """Return the seen commits, including this page, that have no child among them."""
-    tips = set(seen)
-    for commit in page:  # parents first
+def _move_tips(tips: set[str], commits: Iterable[Signal]) -> None:
+    """Keep in `tips` the seen commits, including these, that have no child among them."""
+    for commit in commits:  # parents first
         tips.difference_update(commit.payload["parents"])
         tips.add(commit.payload["sha"])
-    return sorted(tips)
 
 
 def _parse_config(config: Any) -> Config:
@@ -210,7 +250,7 @@ def _parse_config(config: Any) -> Config:
         raise Permanent("config.url: expected the path or the URL of a git repository")
     if not isinstance(branch, str) or len(branch) > MAX_BRANCH or not REF_NAME.fullmatch(branch):
         raise Permanent("config.branch: expected the name of a branch")
-    page_size = fields.get("page_size", 100)
+    page_size = fields.get("page_size", 1_000)
     if type(page_size) is not int or not 1 <= page_size <= 5_000:
         raise Permanent("config.page_size: expected an integer from 1 to 5000")
     ref = branch if re.match("HEAD$|refs/", branch) else f"refs/heads/{branch}"

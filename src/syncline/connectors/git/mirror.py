@@ -105,10 +105,8 @@ class Mirror(Repository):
         return int(noted) if noted.isdigit() else self._pace.slice_commits
 
     def _boundary(self) -> str:
-        """Return the commits whose parents are missing; empty if the history is complete."""
-        with suppress(FileNotFoundError):
-            return "\n".join(sorted((self.folder / "shallow").read_text().split()))
-        return ""
+        """Return where the history is cut off; empty if it is complete."""
+        return "\n".join(sorted(self.without_parents()))
 
     def _is_whole(self) -> bool:
         boundary = self._boundary()

@@ -1,19 +1,22 @@
 """Run the git program with only our configuration, and turn its messages into SDK errors."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from syncline.children.limits import ChildLimits
-from syncline.children.process import ProgramNotFound, run
+from syncline.children.process import Finished, Printing, ProgramNotFound, run, start_printing
 from syncline.errors import Permanent, RateLimited, SyncError, Transient, Unauthorized
 from syncline.redaction import strip_addresses
 
 MINIMUM_VERSION = (2, 37)  # the first with http.curloptResolve, which pins the address
 MAX_OUTPUT = 256 * 2**20  # six million commit names
+READ_AHEAD = 2**20  # bytes of a stream, so that git continues while a page is being stored
 MAX_COMPLAINT = 4_000
 MAX_MESSAGE = 500
+NOT_FOUND = "the git program was not found; install git on this machine"
 Pairs = tuple[tuple[str, str], ...]
 
 # No repository and no user's configuration may change these.
@@ -42,6 +45,10 @@ ALWAYS: Pairs = (
 
 class NoSuchRef(Permanent):
     """There is no commit at the requested ref."""
+
+
+class OutOfTime(Transient):
+    """Git used all the processor time that one process may use; its output so far is good."""
 
 
 # What git prints, in the C locale, about failures that a retry does not fix.
@@ -111,10 +118,23 @@ class Git(NamedTuple):
                 max_output=most,
             )
         except ProgramNotFound:
-            raise Permanent("the git program was not found; install git on this machine") from None
-        if finished.code:
-            raise _error(finished.error_output)
-        return finished.output
+            raise Permanent(NOT_FOUND) from None
+        return _check(finished).output
+
+    @asynccontextmanager
+    async def stream(self, *arguments: str, stdin: bytes) -> AsyncIterator["GitStream"]:
+        """Run git offline and yield its output as a stream; git ends with the block."""
+        try:
+            async with start_printing(
+                ("git", *arguments),
+                environment=self._environment(()),
+                limits=self.limits,
+                stdin=stdin,
+                max_line=READ_AHEAD,
+            ) as printing:
+                yield GitStream(printing)
+        except ProgramNotFound:
+            raise Permanent(NOT_FOUND) from None
 
     async def version(self) -> tuple[int, ...]:
         """Return git's version; refuse one that cannot be pinned to an address."""
@@ -153,6 +173,28 @@ class Git(NamedTuple):
             **dict(numbered),
             **dict(self.environment),
         }
+
+
+class GitStream(NamedTuple):
+    """The output of a running git."""
+
+    printing: Printing
+
+    async def read(self) -> bytes:
+        """Return some more output, or nothing at its end; raise if git failed."""
+        piece = await self.printing.read(READ_AHEAD)
+        if not piece:
+            _check(await self.printing.finish())
+        return piece
+
+
+def _check(finished: Finished) -> Finished:
+    """Return what has finished well, or raise the error that git's message means."""
+    if finished.is_out_of_time:
+        raise OutOfTime(f"git was stopped: {finished.error_output.decode()}")
+    if finished.code:
+        raise _error(finished.error_output)
+    return finished
 
 
 def _certificates() -> dict[str, str]:

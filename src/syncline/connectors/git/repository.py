@@ -1,23 +1,27 @@
 """Read commits from a git folder."""
 
-import asyncio
 import re
-from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from syncline.children.limits import ChildLimits
 from syncline.children.process import TooMuchOutput
-from syncline.connectors.git.program import Git, NoSuchRef
+from syncline.connectors.git.commits import (
+    FIELDS,
+    Stored,
+    StoredCommits,
+    signals_of_printed,
+    signals_of_stored,
+)
+from syncline.connectors.git.program import Git, GitStream, NoSuchRef, OutOfTime
+from syncline.errors import Transient
 from syncline.model import Signal
+from syncline.offload import in_thread_if_large
 
 COMMIT_NAME = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-FIELDS = ("%H", "%P", "%ct", "%at", "%an", "%ae", "%s", "%b")
-MAX_LINE = 66  # bytes: a mark, a SHA-256 commit name, and a newline
-LARGE = 1_000_000
 MAX_PRINTED = 64_000_000
-# Git accepts any number as a date; 0001-01-02 to 9999-12-30 can be shown in every zone.
-EARLIEST, LATEST = -62_135_510_400, 253_402_128_000
+MAX_TAKEN = 4_000_000  # bytes of stored commits that are taken together
 
 
 class Repository:
@@ -36,16 +40,28 @@ class Repository:
 
     async def find(self, names: Collection[str]) -> list[str]:
         """Return the commits with these names, without those that do not exist."""
+        if not names:
+            return []
         asked = "".join(f"{name}^{{commit}}\n" for name in names)
         answer = await self.git("cat-file", "--batch-check=%(objectname)", stdin=asked)
         return [line for line in answer.splitlines() if COMMIT_NAME.fullmatch(line)]
 
-    async def survey(self, head: str, seen: Collection[str]) -> tuple["Names", set[str]]:
-        """Return the unseen commits, parents first, and the seen commits that they build on."""
+    async def survey(self, head: str, seen: Collection[str]) -> "Survey":
+        """Return the names of the unseen commits, and the seen commits that they build on.
+
+        This is the only walk, and it needs little memory. A walk that also prints what is in the
+        commits keeps all of them in memory, because it prints the oldest first.
+        """
         revisions = "\n".join([head, *(f"^{sha}" for sha in seen), ""])
         options = ("--topo-order", "--reverse", "--boundary", "--stdin")
-        names = Names(await self.git.output("rev-list", *options, stdin=revisions))
-        return names, names.boundary
+        return Survey(await self.git.output("rev-list", *options, stdin=revisions))
+
+    @asynccontextmanager
+    async def reader(self, survey: "Survey") -> AsyncIterator["CommitReader"]:
+        """Yield a reader of the unseen commits; its process ends with the block."""
+        arguments = ("cat-file", "--batch", "--buffer")
+        async with self.git.stream(*arguments, stdin=survey.names) as stream:
+            yield CommitReader(self, stream, len(survey))
 
     async def read(self, commits: Sequence[str]) -> list[Signal]:
         """Return these commits as signals, in order; fewer if they are very large."""
@@ -57,9 +73,13 @@ class Repository:
             if len(commits) > 1:
                 return await self.read(commits[: len(commits) // 2])
             printed = await self._print(commits, FIELDS[:4] + ("",) * 4)
-        if len(printed) > LARGE:  # in a thread, to keep the event loop free
-            return await asyncio.to_thread(_commit_signals, printed)
-        return _commit_signals(printed)
+        return await in_thread_if_large(len(printed), signals_of_printed, printed)
+
+    def without_parents(self) -> frozenset[str]:
+        """Return the commits whose parents are missing; none if the history is complete."""
+        with suppress(FileNotFoundError):
+            return frozenset((self.folder / "shallow").read_text().split())
+        return frozenset()
 
     async def _print(self, commits: Collection[str], fields: Collection[str]) -> bytes:
         layout = f"--format={'%x00'.join((*fields, ''))}"
@@ -68,50 +88,92 @@ class Repository:
         return await self.git.output("rev-list", *options, stdin=asked, most=MAX_PRINTED)
 
 
-class Names:
-    """The names of many commits as git printed them, one a line; `-` marks the boundary.
+class Survey:
+    """The names of many commits as git printed them, one a line, parents first.
 
     They are not split into a list: for a million names that would block the event loop too long.
     """
 
     def __init__(self, printed: bytes) -> None:
-        self._printed = printed
         self.boundary: set[str] = set()
-        at = printed.find(b"-")
-        while at >= 0:
+        at = 0
+        while printed.startswith(b"-", at):  # git prints the boundary first
             end = printed.index(b"\n", at)
             self.boundary.add(printed[at + 1 : end].decode())
-            at = printed.find(b"-", end)
+            at = end + 1
+        self.names = printed[at:]
 
     def __len__(self) -> int:
-        return self._printed.count(b"\n") - len(self.boundary)
-
-    def first(self, count: int) -> list[str]:
-        """Return the first of these commits, without the boundary."""
-        lines = self._printed[: (count + len(self.boundary)) * MAX_LINE].split()
-        return [line.decode() for line in lines if line[:1] != b"-"][:count]
+        return self.names.count(b"\n")
 
 
-def _commit_signals(printed: bytes) -> list[Signal]:
-    *values, _ = printed.decode(errors="replace").split("\0")
-    return [_commit_signal(*row) for row in zip(*[iter(values)] * len(FIELDS), strict=True)]
+class CommitReader:
+    """Reads the commits of a survey from one process, page by page.
 
+    The process prints commits as they are stored. We parse the usual ones; git itself prints the
+    others, because it knows all encodings and every damaged header.
+    """
 
-def instant(seconds: str) -> datetime:
-    """Return the instant of a date as git prints it, or the epoch if it is not a date."""
-    return datetime.fromtimestamp(min(max(int(seconds or 0), EARLIEST), LATEST), UTC)
+    def __init__(self, repository: Repository, stream: GitStream, left: int) -> None:
+        self.left = left  # commits that were not taken
+        self.taken_bytes = 0
+        self._repository, self._stream = repository, stream
+        self._without_parents = repository.without_parents()
+        self._stored = StoredCommits()
 
+    async def take(self, most: int) -> list[Signal]:
+        """Return the next commits as signals, at most this many, and fewer if they are large.
 
-def _commit_signal(*fields: str) -> Signal:
-    heading, parents, committed, authored, author, email, subject, body = fields
-    sha = heading.split()[-1]  # the last word of the heading before each commit
-    payload = {
-        "sha": sha,
-        "parents": parents.split(),
-        "author": author[:500],
-        "email": email[:500],
-        "authored_at": instant(authored).isoformat(),
-        "subject": subject[:1_000],
-        "body": body.strip()[:20_000],
-    }
-    return Signal("commit", instant(committed), payload, dedupe_key=sha)
+        Raise OutOfTime once git's time is over and everything that it printed was taken.
+        """
+        stored = await self._take_stored(min(most, self.left))
+        size = sum(len(commit.content) for commit in stored)
+        found = await in_thread_if_large(size, signals_of_stored, stored, self._without_parents)
+        signals = await self._complete(stored, found)
+        self.left -= len(stored)
+        self.taken_bytes += size
+        return signals
+
+    async def _take_stored(self, most: int) -> list[Stored]:
+        found: list[Stored] = []
+        size = 0
+        while len(found) < most and size < MAX_TAKEN:
+            some = self._stored.take(most - len(found), MAX_TAKEN - size)
+            found += some
+            size += sum(len(commit.content) for commit in some)
+            if not some and not await self._read_more(is_needed=not found):
+                break
+        return found
+
+    async def _read_more(self, *, is_needed: bool) -> bool:
+        """Return whether more was read; if it is not needed, git's time may be over."""
+        try:
+            piece = await self._stream.read()
+        except OutOfTime:
+            if is_needed:
+                raise
+            return False
+        if not piece:
+            raise Transient("git printed fewer commits than it had listed")
+        self._stored.add(piece)
+        return True
+
+    async def _complete(
+        self, stored: Sequence[Stored], found: Sequence[Signal | None]
+    ) -> list[Signal]:
+        """Return the signals in order; git prints the commits that have none yet.
+
+        Git keeps in memory all commits that it is asked for together, so it prints large ones one
+        by one.
+        """
+        unusual = [commit for commit, signal in zip(stored, found, strict=True) if signal is None]
+        printed: dict[str, Signal] = {}
+        waiting = [commit.sha for commit in unusual if not commit.is_cut]
+        while waiting:
+            some = await self._repository.read(waiting)
+            printed.update((signal.payload["sha"], signal) for signal in some)
+            waiting = waiting[len(some) :]
+        for commit in unusual:
+            if commit.is_cut:
+                (printed[commit.sha],) = await self._repository.read([commit.sha])
+        return [signal or printed[commit.sha] for commit, signal in zip(stored, found, strict=True)]
