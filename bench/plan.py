@@ -110,18 +110,8 @@ OWN_SIGNALS = "library, own signals"
 LAUNCHES = (LIBRARY, OWN_SIGNALS, COMMAND_LINE)
 SHOWN_ONLY = (RANDOM_IDS, OWN_SIGNALS)  # no target depends on them, so once a round is enough
 QUICK_ONES = (
-    *(
-        "drain",
-        "latency",
-        "http",
-        "signals",
-        "backoff",
-        "tick",
-        "finished",
-        "slow",
-        "git",
-        "memory",
-    ),
+    *("drain", "latency", "http", "signals", "backoff", "tick", "finished", "slow", "git"),
+    "memory",
 )
 
 

@@ -31,7 +31,6 @@ TITLES = {
     "memory": "Memory of the worker",
     "mixed": "Mixed steady state: signals, failures, retention",
     "steady": "Steady state without signals, failures and retention",
-    "git": "The first sync of a git repository",
 }
 PLOTTED = {
     "drain": (JOBS_PER_SECOND, "client CPU, µs/job"),
