@@ -20,6 +20,7 @@ from syncline.cli.commands.status import as_json
 from syncline.cli.views.screen import read_snapshot
 from syncline.cli.views.top import render_status
 from syncline.policy.stats import Figure
+from syncline.store.stats.activity import first_id_at
 
 HEALTH = {"calendar": "ok", "github": "failing", "mail": "rate_limited", "tickets": "unknown"}
 ON_THE_PAGE = {"ok": "ok", "failing": "failing", "rate_limited": "rate limited"}
@@ -256,3 +257,21 @@ async def test_a_count_that_is_not_exact_says_so(world: World, client: httpx2.As
     assert provider["inexact"] == {"connections": "estimate"}
     assert "≈ 20,001 connections: ≈ 20,001 active" in await show_status(world)
     assert (await status_json(world))["inexact"] == {"summary.connections.active": "estimate"}
+
+
+@pytest.mark.parametrize("tenant_id", [None, "acme"])
+async def test_failures_from_before_empty_runs_are_kept_do_not_count(
+    world: World, tenant_id: str | None
+) -> None:
+    """Empty runs of that time are gone, so the failures that are left say nothing."""
+    now, day = world.clock(), timedelta(days=1)
+    error = json.dumps({"class": "Permanent", "message": "410"})
+    for age in (2 * day, MINUTE):
+        columns = {"id": first_id_at(now - age), "finished_at": now - age, "error": error}
+        await world.job(await world.connection(), status="failed", **columns)
+    retried = {"id": first_id_at(now - 3 * day), "attempts": 9, "error": error}
+    await world.job(await world.connection(), **retried, retry_after=now + MINUTE)
+
+    overview = await world.engine.stats.overview(tenant_id=tenant_id)
+
+    assert overview.outcomes == {"github": {"Permanent": 2}}
