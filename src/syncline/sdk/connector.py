@@ -21,7 +21,9 @@ class Connector:
     - an `async def` that returns one page,
     - a plain `def` that returns one page; it runs in a thread,
     - an `async def` that yields pages; each page is stored, with its cursor, before `sync`
-      continues after the `yield`.
+      continues after the `yield`,
+    - an `async def` that returns such an iterator of pages only if there is more than one page. A
+      page that is returned is stored together with those of other runs, at a fraction of the cost.
 
     If there is no page, raise `RateLimited`, `Unauthorized`, `Transient` or `Permanent`. The
     engine retries after any other exception, with backoff.
@@ -39,7 +41,7 @@ class Connector:
 
     def sync(
         self, connection: Connection, cursor: Any
-    ) -> SyncResult | Awaitable[SyncResult] | AsyncIterator[SyncResult]:
+    ) -> SyncResult | Awaitable[SyncResult | AsyncIterator[SyncResult]] | AsyncIterator[SyncResult]:
         """Return the page after `cursor`, or yield pages. `cursor` is None on the first run."""
         raise NotImplementedError(f"{type(self).__name__} does not define sync()")
 

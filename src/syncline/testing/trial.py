@@ -113,6 +113,8 @@ async def _results(
         answer: Any = connector.sync(connection, cursor)
     else:  # a plain function may block, so it runs in a thread, as in the engine
         answer = await Threads(lambda: None).run(lambda: connector.sync(connection, cursor))
+    if inspect.isawaitable(answer):
+        answer = await answer
     if isinstance(answer, AsyncIterator):
         try:
             async for result in answer:
@@ -121,7 +123,7 @@ async def _results(
             if isinstance(answer, AsyncGenerator):
                 await answer.aclose()
     else:
-        yield await answer if inspect.isawaitable(answer) else answer
+        yield answer
 
 
 def _checked(result: Any, cursor: Any) -> TrialPage:

@@ -1,7 +1,8 @@
 """Any JSON API by configuration alone: where its records are, and how to find the next page."""
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
@@ -44,30 +45,81 @@ class Rest(Connector):
     def __init__(self) -> None:
         self._configurations = ConfigurationReader(Api)
 
-    async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
+    async def sync(
+        self, connection: Connection, cursor: Any
+    ) -> SyncResult | AsyncIterator[SyncResult]:
+        """Return the only page, which is what most runs find, or stream the pages of a listing."""
         api = self._configurations.read(connection.config)
         place = Place.from_json(cursor)
+        async with self._open(connection, api) as listing:
+            answer = await listing.first_page(place)
+            if answer is None:  # its page token expired: start the listing again
+                place = replace(place, seen=None, next=None)
+                page = Page(SyncResult(next_cursor=place.to_json(), has_more=True), place)
+            elif answer.status_code == 304:
+                return SyncResult()
+            else:
+                page = await listing.read(answer, place)
+                if page.place.next is None:
+                    return page.result
+        return self._stream(connection, api, page)
+
+    async def _stream(
+        self, connection: Connection, api: Api, page: "Page"
+    ) -> AsyncIterator[SyncResult]:
+        """Yield a page and those that follow it."""
+        async with self._open(connection, api) as listing:
+            yield page.result
+            while page.result.has_more:
+                page = await listing.read(await listing.ask(page.place), page.place)
+                yield page.result
+
+    @asynccontextmanager
+    async def _open(self, connection: Connection, api: Api) -> AsyncIterator["Listing"]:
         authentication = authentication_of(api.auth, connection.credentials)
+        secret = secret_parameters(api.auth, connection.credentials)
         async with self.http(
             connection, base_url=api.base_url, headers=api.headers, authentication=authentication
         ) as http:
-            answer = await _first_page(http, api, place)
-            if answer is None:  # its page token expired: start the listing again
-                place = replace(place, seen=None, next=None)
-                yield SyncResult(next_cursor=place.to_json(), has_more=True)
-                answer = await _ask(http, api, place)
-            if answer.status_code == 304:
-                yield SyncResult()
-                return
-            secret = secret_parameters(api.auth, connection.credentials)
-            while True:
-                size = len(answer.content)
-                page = await in_thread_if_large(size, _read_page, api, answer, place, secret)
-                place = page.place
-                yield SyncResult(page.signals, place.to_json(), has_more=place.next is not None)
-                if place.next is None:
-                    return
-                answer = await _ask(http, api, place)
+            yield Listing(http, api, secret)
+
+
+class Page(NamedTuple):
+    result: SyncResult
+    place: "Place"  # after it
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The pages of one API, as one connection reads them."""
+
+    http: HttpClient
+    api: Api
+    secret: Iterable[str]  # parameters that a stored cursor must not have
+
+    async def first_page(self, place: "Place") -> Response | None:
+        """Return the page at a place, or None if its page token expired."""
+        if place.next is None:
+            return await self.ask(place)
+        answer = await self.ask(place, accept=FORGOTTEN)
+        return None if answer.status_code in FORGOTTEN else answer
+
+    async def ask(self, place: "Place", accept: Collection[int] = ()) -> Response:
+        api, following = self.api, place.next or {}
+        if url := following.get("url"):
+            return await self.http.get(url, accept=accept)
+        params: dict[str, Any] = {**api.params, **_page_size(api.pagination)}
+        since = place.since if place.since is not None or not api.since else api.since.start
+        if api.since and since is not None:
+            params[api.since.parameter] = earlier(since, api.since.overlap_seconds)
+        params |= following.get("params", {})
+        return await self.http.get(
+            api.path, params=params, accept=accept, validators=place.validators
+        )
+
+    async def read(self, answer: Response, place: "Place") -> Page:
+        size = len(answer.content)
+        return await in_thread_if_large(size, _read_page, self.api, answer, place, self.secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,31 +147,6 @@ class Place:
         return kept | ({"validators": validators} if validators else {})
 
 
-class Page(NamedTuple):
-    signals: list[Signal]
-    place: Place  # after it
-
-
-async def _first_page(http: HttpClient, api: Api, place: Place) -> Response | None:
-    """Return the page at a place, or None if its page token expired."""
-    if place.next is None:
-        return await _ask(http, api, place)
-    answer = await _ask(http, api, place, accept=FORGOTTEN)
-    return None if answer.status_code in FORGOTTEN else answer
-
-
-async def _ask(http: HttpClient, api: Api, place: Place, accept: Iterable[int] = ()) -> Response:
-    following = place.next or {}
-    if url := following.get("url"):
-        return await http.get(url, accept=set(accept))
-    params: dict[str, Any] = {**api.params, **_page_size(api.pagination)}
-    since = place.since if place.since is not None or not api.since else api.since.start
-    if api.since and since is not None:
-        params[api.since.parameter] = earlier(since, api.since.overlap_seconds)
-    params |= following.get("params", {})
-    return await http.get(api.path, params=params, accept=set(accept), validators=place.validators)
-
-
 def _read_page(api: Api, answer: Response, place: Place, secret: Iterable[str]) -> Page:
     records = find(answer, api.records)
     if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
@@ -136,12 +163,16 @@ def _read_page(api: Api, answer: Response, place: Place, secret: Iterable[str]) 
     where = api.time or (api.since.field if api.since else None)
     signals = [_signal(api, record, where, is_small=is_small) for record in records]
     if following is not None:
-        return Page(signals, Place(place.since, seen, following))
+        return _page(signals, Place(place.since, seen, following))
     since = later(place.since, seen)
     is_known = is_first and since == place.since  # the next request is the same
-    return Page(
+    return _page(
         signals, Place(since, validators=Validators.of(answer) if is_known else Validators())
     )
+
+
+def _page(signals: list[Signal], place: Place) -> Page:
+    return Page(SyncResult(signals, place.to_json(), has_more=place.next is not None), place)
 
 
 def _next_page(
