@@ -1,6 +1,7 @@
 """Real processes: how they start, what they serve, and how signals end them."""
 
 import asyncio
+import gc
 import json
 import os
 import pty
@@ -30,6 +31,18 @@ class Stubborn(Connector):
 
     async def sync(self, connection, cursor):
         await asyncio.sleep(3600)
+"""
+COLLECTOR = """
+import gc
+from datetime import UTC, datetime
+from syncline import Connector, Signal, SyncResult
+
+class Collector(Connector):
+    provider = "collector"
+
+    async def sync(self, connection, cursor):
+        payload = {"thresholds": list(gc.get_threshold())}
+        return SyncResult([Signal("seen", datetime(2025, 1, 1, tzinfo=UTC), payload)])
 """
 # Sends itself a signal in the midst of importing a module.
 INTERRUPTED = """
@@ -91,6 +104,18 @@ def test_roles_can_be_left_out(syncline: CommandLine) -> None:
     _, logs = process.communicate()
 
     assert [json.loads(line)["event"] for line in logs.splitlines()] == ["executor.stopped"]
+
+
+def test_a_worker_collects_garbage_rarely(syncline: CommandLine) -> None:
+    (syncline.folder / "collector.py").write_text(COLLECTOR)
+    syncline.add(provider="collector")
+    process = syncline.start("run", "--connectors", "collector")
+    while not (stored := syncline.json("signals", "list")):
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+
+    assert stored[0]["payload"]["thresholds"][0] > gc.get_threshold()[0]
 
 
 def start_stubborn(syncline: CommandLine, grace: str) -> Process:

@@ -15,6 +15,7 @@ from syncline.cli.interrupts import Interrupts
 from syncline.cli.otel import exported_spans
 from syncline.cli.session import Session, perform
 from syncline.cli.views.live import show
+from syncline.engine.garbage_collector import RARE_COLLECTIONS
 from syncline.errors import SettingsError
 from syncline.home import resolve_home
 from syncline.settings import Settings
@@ -34,9 +35,10 @@ def run_headless(
             async with serving(engine, listener, page=dashboard):
                 interrupts.react = engine.stop
                 LOG.info("serving %s", listener.url)
-                return await engine.run(
-                    handle_signals=False, scheduler=roles.scheduler, executor=roles.executor
-                )
+                with RARE_COLLECTIONS:  # this process is the engine's, though signals are ours
+                    return await engine.run(
+                        handle_signals=False, scheduler=roles.scheduler, executor=roles.executor
+                    )
 
     with session.logs("info"), closing(Listener(settings.api)) as listener, exported_spans():
         return perform(work)
@@ -84,7 +86,8 @@ async def _run_beside_view(
 
         interrupts.react = stop
         try:
-            return await engine.run(handle_signals=False)
+            with RARE_COLLECTIONS:
+                return await engine.run(handle_signals=False)
         finally:
             view.cancel()
             with suppress(asyncio.CancelledError, OSError):  # the terminal may be gone
