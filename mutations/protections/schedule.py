@@ -119,15 +119,15 @@ SCHEDULE = (
     Mutation(
         "the end of backoffs",
         "a failed job waits forever",
-        "engine/worker/executor.py",
-        (("        await self._end_backoffs(session)\n", ""),),
+        "engine/worker/claimer.py",
+        (("        await self._ended.look(session, limit)\n", ""),),
         "tests/engine/worker/test_standstills.py::test_jobs_whose_backoff_has_ended_stand_in_line_with_fresh_ones",
     ),
     Mutation(
         "the delay of a retry",
         "it is counted from when the job was first due",
         "store/queue/claims.py",
-        (("ready_at = ended.retry_after", "ready_at = NULL"),),
+        (("greatest(j.scheduled_at, j.retry_after, j.ready_at)", "greatest(j.scheduled_at)"),),
         "tests/engine/worker/test_standstills.py::test_the_delay_of_a_retry_counts_from_the_end_of_its_wait",
     ),
     Mutation(

@@ -33,14 +33,14 @@ PLANNERS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_me
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(PLANNERS, "off")
 # The locks and snapshots below are written for this isolation, whatever the server's default is.
 ISOLATION = "read committed"
-BEGIN = f"BEGIN ISOLATION LEVEL {ISOLATION}; SET LOCAL plan_cache_mode = auto" + "".join(
+BEGIN = f"BEGIN ISOLATION LEVEL {ISOLATION}"
+PLANNED_FREELY = "; SET LOCAL plan_cache_mode = auto" + "".join(
     f"; SET LOCAL {planner} = on" for planner in PLANNERS
 )
 # A listing is planned for its own values, and without a bitmap scan, which reads and sorts
 # everything that a filter finds. A page should follow an index and stop.
-BOUNDED = (
+PLANNED_FOR_ITSELF = (
     "; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_bitmapscan = off"
-    "; SET LOCAL statement_timeout = "
 )
 EVERY_TENANT = "*"
 # A request's statements run as another role. A different text keeps Postgres from planning a
@@ -141,6 +141,7 @@ class SessionOptions:
     idle_in_transaction: timedelta = timedelta(seconds=10)
     planned_for: timedelta = timedelta(seconds=5)  # how long a plan is used before the next one
     read_timeout: timedelta = timedelta(seconds=5)  # for listings that people ask for
+    portable: bool = False  # no setting says how to plan: another node would lose it
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,7 @@ class Pool:
         self.schema = schema
         self._size = size
         self._pgbouncer = options.pgbouncer
+        self._portable = options.portable
         self._idle_milliseconds = milliseconds(options.idle_in_transaction)
         self._planned_for = options.planned_for
         self._read_timeout = options.read_timeout
@@ -346,7 +348,11 @@ class Pool:
 
     def _opening(self, role: str | None, is_bounded: bool) -> str:
         """Return the statements that open a transaction, sent in one message."""
-        opening = BEGIN + BOUNDED + milliseconds(self._read_timeout) if is_bounded else BEGIN
+        opening = BEGIN
+        if not self._portable:
+            opening += PLANNED_FREELY + (PLANNED_FOR_ITSELF if is_bounded else "")
+        if is_bounded:
+            opening += f"; SET LOCAL statement_timeout = {milliseconds(self._read_timeout)}"
         if self._pgbouncer:
             # A pooler shares sessions, so each transaction sets its own options.
             opening += (
@@ -386,7 +392,7 @@ class Pool:
             "lock_timeout": LOCK_TIMEOUT_MILLISECONDS,
             "default_transaction_isolation": ISOLATION,
             "search_path": SEARCH_PATH,
-            **PLANNED_ONCE,
+            **({} if self._portable else PLANNED_ONCE),
             "jit": "off",  # it costs short statements more than it saves
             # A host that vanished between two packets must not keep its locks for two hours.
             "tcp_keepalives_idle": "15",
