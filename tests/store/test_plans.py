@@ -18,13 +18,13 @@ import pytest
 
 from support.databases import Databases, Mode, modes
 from support.world import at, open_world
-from syncline.policy.lines import Line, Lines
+from syncline.policy.lines import Line, Lines, Look
 from syncline.store.data import connections, retention
 from syncline.store.listings import connections as connection_pages
 from syncline.store.listings import details
 from syncline.store.listings import jobs as job_pages
-from syncline.store.pool import PLANNED_ONCE
-from syncline.store.queue import claims, jobs, schedule, triggers
+from syncline.store.plan_settings import PLANNED_ONCE
+from syncline.store.queue import backoffs, claims, jobs, schedule, triggers
 from syncline.store.statements import IS_COMPLETION
 from syncline.store.stats import activity, counts, freshness, providers, queue, troubles
 
@@ -149,6 +149,30 @@ async def test_a_claim_walks_over_what_was_claimed_before_once(
     assert ready["Shared Hit Blocks"] + ready["Shared Read Blocks"] < pages
 
 
+@pytest.mark.parametrize(
+    "server_mode", [mode for mode in modes() if not mode.portable and not mode.skip_reason], ids=str
+)
+async def test_a_claim_that_knows_where_its_line_begins_walks_over_nothing(
+    databases: Databases, server_mode: Mode
+) -> None:
+    """Behind an old snapshot, the entries of all that was claimed since stay in the index."""
+    claim = case("claim", claims.CLAIM, 5, *claiming(["bulk"], NOON, limit=5, begins=9991))
+    async with empty_cell(databases, server_mode) as url:
+        session, reader = await asyncpg.connect(url), await asyncpg.connect(url)
+        old_snapshot = reader.transaction(isolation="repeatable_read")
+        await old_snapshot.start()
+        await reader.fetchval("SELECT 1")
+        await session.execute(ONE_INSTANT)
+        plan = await explain(session, claim)
+        pages = await session.fetchval(PAGES_OF_READY)
+        await old_snapshot.rollback()
+        await session.close()
+        await reader.close()
+    looks = [node for node in nodes_of(plan) if node.get("Subplan Name") == "CTE lines"]
+    assert [look["Shared Hit Blocks"] + look["Shared Read Blocks"] < 20 for look in looks] == [True]
+    assert pages > 60
+
+
 def ordinary_cases() -> Iterator[Case]:
     for cases in (noon_cases, quiet_cases, clock_ahead_cases, retention_cases):
         yield from cases()
@@ -216,7 +240,7 @@ def noon_cases() -> Iterator[Case]:
         [True] * fifty,
         on_held_jobs=True,
     )
-    yield case("ended_backoffs", claims.ENDED_BACKOFFS, 20, PROVIDERS, NOON, 2000, 9000)
+    yield case("ended_backoffs", backoffs.ENDED, 20, PROVIDERS, NOON, 2000, 9000)
     yield case("measure_connection", claims.MEASURE_CONNECTION, 1, DUE[0])
     yield case("read_connection", claims.READ_CONNECTION, 1, DUE[0])
     yield case("renew", claims.RENEW, fifty, READY, [TOKEN] * fifty, LATER, on_held_jobs=True)
@@ -234,7 +258,7 @@ def quiet_cases() -> Iterator[Case]:
     yield case("lock_edited of nothing", schedule.LOCK_EDITED, 0, UUID(int=0), 1000)
     yield case("next_edited of nothing", schedule.NEXT_EDITED, 0, UUID(int=0), 1000)
     yield case("lock_left of nothing", schedule.LOCK_LEFT, 0, UUID(int=0), 1000)
-    yield case("ended_backoffs of nothing", claims.ENDED_BACKOFFS, 0, PROVIDERS, then, 2000, 9000)
+    yield case("ended_backoffs of nothing", backoffs.ENDED, 0, PROVIDERS, then, 2000, 9000)
     yield case("bring_checks_back of nothing", schedule.BRING_CHECKS_BACK, 0, at("23:00"), 1000)
     yield case("take_over of nothing", claims.TAKE_OVER, 0, then, then, 500, TOKEN, LATER)
 
@@ -332,15 +356,16 @@ def tenant_stats_cases() -> Iterator[Case]:
 
 
 def claiming(
-    providers: list[str], now: datetime, *, limit: int = 100, by_type: bool = False
+    providers: list[str], now: datetime, *, limit: int = 100, by_type: bool = False, begins: int = 0
 ) -> Iterator[Any]:
     """Return the arguments of a claim that knows a line of each provider, and ended backoffs."""
     lines = Lines(providers)
-    lines.learn(Line(provider, 0, NOON - timedelta(hours=2), UUID(int=0)) for provider in providers)
+    first = NOON - timedelta(hours=1), UUID(int=begins)
+    lines.learn([Look(Line(provider, 0, *first), False, 0) for provider in providers])
     columns = lines.columns(from_start=False)
     yield from (providers, now, limit, 1, by_type, TOKEN, LEASE)
     yield from (list(column) for column in (*columns.known, *columns.gaps))
-    yield WAITED if now >= NOON else []
+    yield WAITED if now >= NOON and providers == PROVIDERS else []
 
 
 def planned_columns() -> tuple[list[Any], ...]:

@@ -1,6 +1,6 @@
 """The lines of ready jobs, one per provider and priority, as a process remembers them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -10,26 +10,34 @@ from uuid import UUID
 ABOVE_ALL, BELOW_ALL = 32768, -32769  # a priority is a smallint
 BEFORE_ALL = datetime(1, 1, 1, tzinfo=UTC)  # the database refuses a job for the year 1
 FIRST_ID = UUID(int=0)
-UNSEEN_LOOKS = 100  # a line that was empty at this many looks in a row is forgotten
+EMPTY_LOOKS = 100  # a line that was empty at this many looks in a row is forgotten
 CHEAP_SECONDS = 0.001
 SHARE_OF_LOOKS = 0.05
 LONGEST_SECONDS = 1.0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Line:
-    """The ready jobs of one provider and priority; no job was ready before its beginning."""
+    """The ready jobs of one provider and priority; none was ready before its beginning."""
 
     provider_slug: str
     priority: int
     begins_at: datetime
     begins_with: UUID
-    unseen: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a claim saw of a line, and how long it had looked until then."""
+
+    line: Line
+    is_empty: bool
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class LineColumns:
-    """Known lines, and the gaps between and around their priorities, as a statement takes them."""
+    """Known lines, and the gaps between and around their priorities, as a claim takes them."""
 
     known: Sequence[Sequence[Any]]  # providers, priorities, and the first times and ids
     gaps: Sequence[Sequence[Any]]  # providers, and the priorities below and above each gap
@@ -38,16 +46,20 @@ class LineColumns:
 class Lines:
     """What a process knows about the lines of its providers.
 
-    A claim reads the lines that are known, and looks for further ones in the gaps.
+    A claim reads the known lines, and looks for further ones in the gaps between them. It reads
+    them from their very start if that is cheap. While an old snapshot is held, everything that was
+    claimed since stays in the index. Then most claims begin where the line began a moment ago.
     """
 
     def __init__(self, providers: Sequence[str]) -> None:
         self._providers = providers
         self._lines: dict[tuple[str, int], Line] = {}
+        self._empty_looks: dict[tuple[str, int], int] = {}
         self._gaps = self._find_gaps()
+        self._from_start_at = 0.0  # when to read from the very start again
 
     def columns(self, *, from_start: bool) -> LineColumns:
-        """Return what a claim needs; `from_start` reads each line from its very start."""
+        """Return what a claim needs, to read each line from its very start or its beginning."""
         lines = self._lines.values()
         return LineColumns(
             (
@@ -59,22 +71,40 @@ class Lines:
             self._gaps,
         )
 
-    def learn(self, found: Iterable[Line]) -> bool:
-        """Remember where lines begin, and return whether there was an unknown one among them."""
-        lines = {(line.provider_slug, line.priority): line for line in found}
-        is_any_new = not lines.keys() <= self._lines.keys()
-        for line in self._lines.values():
-            line.unseen += 1
-        self._lines |= lines
-        if is_any_new:
-            self._gaps = self._find_gaps()
-        return is_any_new
+    def is_start_due(self, monotonic: float) -> bool:
+        """Return whether the next claim has to read from the very start."""
+        return monotonic >= self._from_start_at
 
-    def forget_unseen(self) -> None:
+    def note_start(self, looks: Sequence[Look], monotonic: float) -> None:
+        """Decide how soon to read from the very start again, after looks that did."""
+        seconds = max((look.seconds for look in looks), default=0)
+        if seconds < CHEAP_SECONDS:
+            self._from_start_at = 0.0
+            self._forget_empty()  # elsewhere one is kept, or each claim would read over its past
+        else:
+            self._from_start_at = monotonic + min(seconds / SHARE_OF_LOOKS, LONGEST_SECONDS)
+
+    def learn(self, looks: Sequence[Look]) -> bool:
+        """Remember where lines begin, and return whether there was an unknown one among them."""
+        count = len(self._lines)
+        for look in looks:
+            key = look.line.provider_slug, look.line.priority
+            self._lines[key] = look.line
+            self._empty_looks[key] = self._empty_looks.get(key, 0) + 1 if look.is_empty else 0
+        if len(self._lines) == count:
+            return False
+        self._gaps = self._find_gaps()
+        return True
+
+    def start_over(self) -> None:
+        """Let the next claim read from the very start."""
+        self._from_start_at = 0.0
+
+    def _forget_empty(self) -> None:
         """Forget the lines that have been empty for long; what comes is found in the gaps."""
-        gone = [key for key, line in self._lines.items() if line.unseen >= UNSEEN_LOOKS]
+        gone = [key for key, looks in self._empty_looks.items() if looks >= EMPTY_LOOKS]
         for key in gone:
-            del self._lines[key]
+            del self._lines[key], self._empty_looks[key]
         if gone:
             self._gaps = self._find_gaps()
 
@@ -88,17 +118,5 @@ class Lines:
 
     def _priorities(self, provider: str) -> list[int]:
         """Return the known priorities of a provider, the highest first."""
-        return sorted(
-            (priority for slug, priority in self._lines if slug == provider), reverse=True
-        )
-
-
-def seconds_until_look(seconds_looked: float) -> float:
-    """Return for how long claims may begin where the last look found the first jobs.
-
-    A look from the very start walks over what was claimed since the table was last vacuumed. It is
-    cheap, and then part of every claim, unless an old snapshot keeps all of that in the index.
-    """
-    if seconds_looked < CHEAP_SECONDS:
-        return 0
-    return min(seconds_looked / SHARE_OF_LOOKS, LONGEST_SECONDS)
+        priorities = (priority for slug, priority in self._lines if slug == provider)
+        return sorted(priorities, reverse=True)

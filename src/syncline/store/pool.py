@@ -15,6 +15,7 @@ from syncline.clock import monotonic, pause
 from syncline.errors import TooSlow
 from syncline.store.connect import SEARCH_PATH, connect
 from syncline.store.errors import is_passing
+from syncline.store.plan_settings import PLANNED_FOR_ITSELF, PLANNED_FREELY, PLANNED_ONCE
 from syncline.store.statements import Statements, milliseconds, quote_name, quote_text
 
 T = TypeVar("T")
@@ -25,23 +26,9 @@ LOCK_TIMEOUT_MILLISECONDS = "2000"
 COMMAND_TIMEOUT_SECONDS = 10.0  # a half-open socket is noticed no later than this
 SLOWEST_LINK = 50_000  # bytes a second; large statements get time in proportion
 TRIES = 6
-# A statement that is sent alone (a claim, a close, a trigger) is planned once for any values,
-# because planning a claim takes a millisecond. It is planned again every few seconds, because a
-# plan for a small table may not suit a large one. Plans that read a whole table are disabled. In a
-# transaction Postgres plans as it sees fit.
-PLANNERS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
-PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(PLANNERS, "off")
 # The locks and snapshots below are written for this isolation, whatever the server's default is.
 ISOLATION = "read committed"
 BEGIN = f"BEGIN ISOLATION LEVEL {ISOLATION}"
-PLANNED_FREELY = "; SET LOCAL plan_cache_mode = auto" + "".join(
-    f"; SET LOCAL {planner} = on" for planner in PLANNERS
-)
-# A listing is planned for its own values, and without a bitmap scan, which reads and sorts
-# everything that a filter finds. A page should follow an index and stop.
-PLANNED_FOR_ITSELF = (
-    "; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_bitmapscan = off"
-)
 EVERY_TENANT = "*"
 # A request's statements run as another role. A different text keeps Postgres from planning a
 # statement again whenever a request and a loop alternate on one session.
@@ -350,7 +337,7 @@ class Pool:
         """Return the statements that open a transaction, sent in one message."""
         opening = BEGIN
         if not self._portable:
-            opening += PLANNED_FREELY + (PLANNED_FOR_ITSELF if is_bounded else "")
+            opening += PLANNED_FOR_ITSELF if is_bounded else PLANNED_FREELY
         if is_bounded:
             opening += f"; SET LOCAL statement_timeout = {milliseconds(self._read_timeout)}"
         if self._pgbouncer:

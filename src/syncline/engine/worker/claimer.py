@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from syncline.clock import monotonic
+from syncline.clock import Clock, monotonic
 from syncline.engine.context import EngineContext
-from syncline.policy.lines import CHEAP_SECONDS, Lines, seconds_until_look
+from syncline.policy.lines import Lines
 from syncline.store.errors import LostRace
 from syncline.store.pool import SessionLease
-from syncline.store.queue import claims
+from syncline.store.queue import backoffs, claims
 from syncline.store.queue.claims import ClaimedRows, ClaimRequest, Lease
 
 LOST_RACES = 3  # after this many in a row, assume that there is nothing to claim
@@ -38,8 +38,7 @@ class Claimer:
         self._telemetry = context.telemetry
         self._providers = providers
         self._lines = Lines(providers)
-        self._look_at = 0.0  # when to read the lines from their very start again
-        self._ended = EndedBackoffs(context, providers)
+        self._ended = EndedBackoffs(context.clock, providers)
 
     async def claim(
         self, session: SessionLease, limit: int, *, with_poison_job: bool
@@ -54,7 +53,7 @@ class Claimer:
     async def _claim_once(
         self, session: SessionLease, limit: int, poison_jobs: int
     ) -> ClaimedBatch:
-        from_start = monotonic() >= self._look_at
+        from_start = self._lines.is_start_due(monotonic())
         lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
         request = ClaimRequest(
             self._providers,
@@ -85,18 +84,16 @@ class Claimer:
     def _learn(self, found: ClaimedRows, request: ClaimRequest, *, from_start: bool) -> bool:
         """Remember what a claim found, and return whether more may be due."""
         is_full = len(found.jobs) >= request.limit
-        has_new_lines = self._lines.learn(found.lines)
+        has_new_lines = self._lines.learn(found.looks)
         if from_start:
-            self._look_at = monotonic() + seconds_until_look(found.seconds_looked)
-            if found.seconds_looked < CHEAP_SECONDS:
-                self._lines.forget_unseen()
+            self._lines.note_start(found.looks, monotonic())
         if request.ended and not has_new_lines:  # else some of them may have had to wait
             self._ended.take(request.ended, found.jobs, is_full=is_full)
         return is_full or has_new_lines or self._ended.has_more
 
     def look_again(self) -> None:
         """Let the next claim look for everything that is due, however soon it comes."""
-        self._look_at = 0.0
+        self._lines.start_over()
         self._ended.look_again()
 
 
@@ -115,9 +112,12 @@ class EndedBackoffs:
     claim took three quarters as long as the claim.
     """
 
-    def __init__(self, context: EngineContext, providers: Sequence[str]) -> None:
-        self._clock = context.clock
+    def __init__(
+        self, clock: Clock, providers: Sequence[str], *, most_known: int = MOST_KNOWN
+    ) -> None:
+        self._clock = clock
         self._providers = providers
+        self._most_known = most_known
         self._known: Sequence[UUID] = ()
         self._place = 0  # of the first that was not claimed
         self._is_cut = False  # there are more than are known
@@ -135,15 +135,15 @@ class EndedBackoffs:
         if not runs_out and began < self._look_at:
             return
         async with session() as tx:
-            self._known = await claims.ended_backoffs(
+            self._known = await backoffs.ended(
                 tx,
                 self._providers,
                 now=self._clock.instant(),
-                limit=MOST_KNOWN,
+                limit=self._most_known,
                 read=max(1, MOST_READ // len(self._providers)),
             )
         self._place, self._was_claimed = 0, False
-        self._is_cut = len(self._known) == MOST_KNOWN
+        self._is_cut = len(self._known) == self._most_known
         ended = monotonic()
         self._look_at = ended + max(LOOK_EVERY_SECONDS, (ended - began) / SHARE_OF_LOOKS)
 

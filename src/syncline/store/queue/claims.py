@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-from syncline.policy.lines import Line, LineColumns
+from syncline.policy.lines import FIRST_ID, Line, LineColumns, Look
 from syncline.store.pool import Transaction, seconds_for
 
 POISON_LAPSES = 2  # a job whose lease lapsed this often in a row may be what kills its workers
@@ -27,18 +27,8 @@ CLAIM = """
         -- unknown one is found. Jobs that are scheduled for later, or of other providers, are never
         -- read. Dead index entries of claimed jobs are read once, even if all were due at the same
         -- instant (reading them twice took 0.4 ms more behind 50 000 of them).
-        SELECT known.provider_slug, top.priority, top.scheduled_at, top.id, true AS is_known,
+        SELECT gap.provider_slug, top.priority, top.scheduled_at, top.id, false AS is_known,
                clock_timestamp() AS found_at
-          FROM unnest($8::text[], $9::smallint[], $10::timestamptz[], $11::uuid[])
-               AS known (provider_slug, priority, begins_at, begins_with) CROSS JOIN LATERAL (
-               SELECT j.priority, j.scheduled_at, j.id FROM {schema}.sync_jobs j
-                WHERE j.provider_slug = known.provider_slug AND j.priority = known.priority
-                  AND j.status = 'queued' AND j.retry_after IS NULL
-                  AND (j.scheduled_at, j.id) >= (known.begins_at, known.begins_with)
-                ORDER BY j.scheduled_at, j.id LIMIT 1) top
-         UNION ALL
-        SELECT gap.provider_slug, top.priority, top.scheduled_at, top.id, false,
-               clock_timestamp()
           FROM unnest($12::text[], $13::int[], $14::int[])
                AS gap (provider_slug, below, above) CROSS JOIN LATERAL (
                SELECT j.priority, j.scheduled_at, j.id FROM {schema}.sync_jobs j
@@ -46,6 +36,16 @@ CLAIM = """
                   AND j.priority > gap.below AND j.priority < gap.above
                   AND j.status = 'queued' AND j.retry_after IS NULL
                 ORDER BY j.priority DESC, j.scheduled_at, j.id LIMIT 1) top
+         UNION ALL
+        SELECT known.provider_slug, known.priority, top.scheduled_at, top.id, true,
+               clock_timestamp()
+          FROM unnest($8::text[], $9::smallint[], $10::timestamptz[], $11::uuid[])
+               AS known (provider_slug, priority, begins_at, begins_with) LEFT JOIN LATERAL (
+               SELECT j.scheduled_at, j.id FROM {schema}.sync_jobs j
+                WHERE j.provider_slug = known.provider_slug AND j.priority = known.priority
+                  AND j.status = 'queued' AND j.retry_after IS NULL
+                  AND (j.scheduled_at, j.id) >= (known.begins_at, known.begins_with)
+                ORDER BY j.scheduled_at, j.id LIMIT 1) top ON true
     ), horizon AS MATERIALIZED (
         -- Below a priority that was unknown there may be others. What is of less priority waits for
         -- the next claim, which knows this one.
@@ -132,15 +132,15 @@ CLAIM = """
                lease_expires_at = coalesce($2::timestamptz, now()) + $7::interval,
                flight = CASE WHEN $5::bool THEN j.job_type ELSE '' END, committed_pages = 0,
                updated_at = now()
-               -- OFFSET 0 here and BETWEEN below, neither of which can be hashed, keep the planner
-               -- from reading all connections and all jobs (31 µs a job became 18).
+               -- OFFSET 0 here and the array below, neither of which can be hashed, keep the
+               -- planner from reading all connections and all jobs (31 µs a job became 18).
           FROM picked CROSS JOIN LATERAL (
                SELECT external_id, status, config, metadata, last_finished_at IS NULL AS is_first,
                       has_credentials,
                       coalesce(pg_column_size(config), 0) + coalesce(pg_column_size(metadata), 0)
                       > 2000 AS is_large  -- Postgres compresses what is more, or keeps it elsewhere
                  FROM {schema}.connections WHERE id = picked.connection_id OFFSET 0) c
-         WHERE j.id BETWEEN picked.id AND picked.id
+         WHERE j.id = ANY (ARRAY[picked.id])
      RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
                j.attempts, j.lapses, j.cursor, c.external_id, c.status AS connection_status,
                c.is_first, CASE WHEN j.slot_at > j.started_at THEN j.slot_at END AS slot_ahead,
@@ -150,21 +150,25 @@ CLAIM = """
                CASE WHEN NOT c.is_large THEN c.metadata END AS metadata,
                CASE WHEN NOT c.is_large THEN c.metadata #> '{sync,cursor}' END AS stored_cursor,
                c.has_credentials, c.is_large,
-               -- Seconds, because reading timestamps takes the worker three times as long as the rest.
-               date_part('epoch', j.started_at - greatest(j.scheduled_at, j.retry_after, j.ready_at))
+               -- Seconds, because reading timestamps takes the worker three times as long.
+               date_part('epoch', j.started_at
+                                  - greatest(j.scheduled_at, j.retry_after, j.ready_at))
                    AS seconds_due,
                date_part('epoch', j.started_at - j.slot_at) AS seconds_late
     )
-    -- First the lines, without a connection: where each begins, and how long it took to find. What
-    -- comes now may be stamped a little earlier, so no line begins later than a second ago.
+    -- First the lines, which have no connection: where each begins, and how long it took to find
+    -- (by the server's clock; under a given time, nothing takes time). What comes now may be
+    -- stamped a little earlier, so no line begins later than a second ago. An empty one has no id.
     SELECT CASE WHEN lines.scheduled_at <= earlier.at THEN lines.id
-                ELSE '00000000-0000-0000-0000-000000000000' END AS id,
+                WHEN lines.scheduled_at IS NOT NULL
+                THEN '00000000-0000-0000-0000-000000000000'::uuid END AS id,
            NULL AS tenant_id, lines.provider_slug, NULL AS connection_id, NULL AS job_type,
            lines.priority, NULL AS attempts, NULL AS lapses, NULL AS cursor, NULL AS external_id,
            NULL AS connection_status, NULL AS is_first,
            least(lines.scheduled_at, earlier.at) AS slot_ahead, NULL AS place, NULL AS config,
            NULL AS metadata, NULL AS stored_cursor, NULL AS has_credentials, NULL AS is_large,
-           date_part('epoch', lines.found_at - statement_timestamp()) AS seconds_due,
+           CASE WHEN $2 IS NULL THEN date_part('epoch', lines.found_at - statement_timestamp())
+                ELSE 0 END AS seconds_due,
            NULL AS seconds_late
       FROM lines CROSS JOIN (
            SELECT coalesce($2::timestamptz, now()) - interval '1 second' AS at) AS earlier
@@ -231,9 +235,8 @@ class ClaimRequest:
 class ClaimedRows:
     """What a claim found: jobs, unread, and the lines that it looked at."""
 
-    jobs: Sequence[Any] = ()
-    lines: Sequence[Line] = ()
-    seconds_looked: float = 0
+    jobs: Sequence[Any]
+    looks: Sequence[Look]
 
 
 async def claim(tx: Transaction, request: ClaimRequest, lease: Lease) -> ClaimedRows:
@@ -255,17 +258,17 @@ async def claim(tx: Transaction, request: ClaimRequest, lease: Lease) -> Claimed
         *request.lines.gaps,
         request.ended,
     )
-    of_lines = list(takewhile(_is_line, rows))
-    lines = [
-        Line(row["provider_slug"], row["priority"], row["slot_ahead"], row["id"])
-        for row in of_lines
-    ]
-    looked = max((row["seconds_due"] for row in of_lines), default=0.0)
-    return ClaimedRows(rows[len(lines) :], lines, looked)
+    looks = [_read_look(row) for row in takewhile(_is_line, rows)]
+    return ClaimedRows(rows[len(looks) :], looks)
 
 
 def _is_line(row: Any) -> bool:
     return row["connection_id"] is None
+
+
+def _read_look(row: Any) -> Look:
+    line = Line(row["provider_slug"], row["priority"], row["slot_ahead"], row["id"] or FIRST_ID)
+    return Look(line, is_empty=row["id"] is None, seconds=row["seconds_due"])
 
 
 def read_claims(rows: Sequence[Any], token: UUID) -> list[Claim]:
@@ -304,28 +307,6 @@ async def read_large(tx: Transaction, claim: Claim, *, at_most_seconds: float) -
     row = await tx.fetchrow(READ_CONNECTION, claim.connection_id, timeout=seconds)
     if row is not None:
         claim.config, claim.metadata, claim.stored_cursor = row
-
-
-ENDED_BACKOFFS = """
-    -- The first jobs, in order, whose backoff has ended. After an outage a provider may have very
-    -- many; of more than $4 those are looked at that ended first.
-    SELECT ARRAY(
-        SELECT job.id FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
-            SELECT id, priority, scheduled_at FROM {schema}.sync_jobs
-             WHERE provider_slug = provider.slug AND status = 'queued'
-               AND retry_after <= coalesce($2::timestamptz, now())
-               AND scheduled_at <= coalesce($2::timestamptz, now()) AND lapses <= 1
-             ORDER BY retry_after LIMIT $4) job
-         ORDER BY job.priority DESC, job.scheduled_at, job.id LIMIT $3)
-"""
-
-
-async def ended_backoffs(
-    tx: Transaction, providers: Sequence[str], *, now: datetime | None, limit: int, read: int
-) -> Sequence[UUID]:
-    """Return the first jobs whose backoff has ended, of `read` at most that each provider has."""
-    ended: Sequence[UUID] = await tx.fetchval(ENDED_BACKOFFS, providers, now, limit, read)
-    return ended
 
 
 RENEW = """
