@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
+import pytest
+
 from syncline.policy.lines import BEFORE_ALL, EMPTY_LOOKS, FIRST_ID, Line, Lines, Look
 
 NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
@@ -58,28 +60,30 @@ def test_a_line_is_read_from_its_very_start_or_from_where_it_began() -> None:
 def test_a_cheap_look_from_the_very_start_is_part_of_every_claim() -> None:
     lines = Lines(["github"])
     lines.note_start([look(0, seconds=0.0009)], monotonic=100)
-    assert lines.is_start_due(100)
+    assert lines.is_start_due(100, is_idle=False)
 
 
-def test_a_costly_look_from_the_very_start_takes_a_twentieth_of_the_time() -> None:
+def test_costly_looks_from_the_very_start_take_a_twentieth_of_the_time() -> None:
     lines = Lines(["github"])
     lines.note_start([look(0, seconds=0.002), look(10, seconds=0.01)], monotonic=100)
-    assert not lines.is_start_due(100.199)
-    assert lines.is_start_due(100.2)
+    assert not lines.is_start_due(100.199, is_idle=False)
+    assert lines.is_start_due(100.2, is_idle=False)
 
 
-def test_a_look_from_the_very_start_is_never_more_than_a_second_old() -> None:
+@pytest.mark.parametrize(("is_idle", "longest"), [(True, 1), (False, 3)])
+def test_a_look_from_the_very_start_is_not_put_off_for_long(is_idle: bool, longest: float) -> None:
+    """A job that came before its line began waits for it, in an order that is not its own."""
     lines = Lines(["github"])
-    lines.note_start([look(0, seconds=3)], monotonic=100)
-    assert not lines.is_start_due(100.9)
-    assert lines.is_start_due(101)
+    lines.note_start([look(0, seconds=9)], monotonic=100)
+    assert not lines.is_start_due(99.9 + longest, is_idle=is_idle)
+    assert lines.is_start_due(100 + longest, is_idle=is_idle)
 
 
 def test_starting_over_does_not_wait() -> None:
     lines = Lines(["github"])
-    lines.note_start([look(0, seconds=3)], monotonic=100)
+    lines.note_start([look(0, seconds=9)], monotonic=100)
     lines.start_over()
-    assert lines.is_start_due(100)
+    assert lines.is_start_due(100, is_idle=False)
 
 
 def test_a_line_that_is_empty_for_long_is_forgotten() -> None:

@@ -13,7 +13,7 @@ FIRST_ID = UUID(int=0)
 EMPTY_LOOKS = 100  # a line that was empty at this many looks in a row is forgotten
 CHEAP_SECONDS = 0.001
 SHARE_OF_LOOKS = 0.05
-LONGEST_SECONDS = 1.0
+IDLE_SECONDS, BUSY_SECONDS = 1.0, 3.0  # the longest that a look from the very start is put off
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,8 @@ class Lines:
         self._lines: dict[tuple[str, int], Line] = {}
         self._empty_looks: dict[tuple[str, int], int] = {}
         self._gaps = self._find_gaps()
-        self._from_start_at = 0.0  # when to read from the very start again
+        self._started_at = 0.0  # when lines were last read from their very start
+        self._pause = 0.0  # and how long that may be ago
 
     def columns(self, *, from_start: bool) -> LineColumns:
         """Return what a claim needs, to read each line from its very start or its beginning."""
@@ -71,18 +72,23 @@ class Lines:
             self._gaps,
         )
 
-    def is_start_due(self, monotonic: float) -> bool:
-        """Return whether the next claim has to read from the very start."""
-        return monotonic >= self._from_start_at
+    def is_start_due(self, monotonic: float, *, is_idle: bool) -> bool:
+        """Return whether the next claim has to read from the very start.
+
+        A worker that is idle has the time, and what is put off may be all that there is to do.
+        """
+        longest = IDLE_SECONDS if is_idle else BUSY_SECONDS
+        return monotonic >= self._started_at + min(self._pause, longest)
 
     def note_start(self, looks: Sequence[Look], monotonic: float) -> None:
         """Decide how soon to read from the very start again, after looks that did."""
         seconds = max((look.seconds for look in looks), default=0)
+        self._started_at = monotonic
         if seconds < CHEAP_SECONDS:
-            self._from_start_at = 0.0
+            self._pause = 0
             self._forget_empty()  # elsewhere one is kept, or each claim would read over its past
         else:
-            self._from_start_at = monotonic + min(seconds / SHARE_OF_LOOKS, LONGEST_SECONDS)
+            self._pause = seconds / SHARE_OF_LOOKS
 
     def learn(self, looks: Sequence[Look]) -> bool:
         """Remember where lines begin, and return whether there was an unknown one among them."""
@@ -98,7 +104,7 @@ class Lines:
 
     def start_over(self) -> None:
         """Let the next claim read from the very start."""
-        self._from_start_at = 0.0
+        self._pause = 0
 
     def _forget_empty(self) -> None:
         """Forget the lines that have been empty for long; what comes is found in the gaps."""

@@ -39,6 +39,7 @@ class Claimer:
         self._providers = providers
         self._lines = Lines(providers)
         self._ended = EndedBackoffs(context.clock, providers)
+        self._is_idle = True  # the last claim found less than it asked for
 
     async def claim(
         self, session: SessionLease, limit: int, *, with_poison_job: bool
@@ -53,7 +54,7 @@ class Claimer:
     async def _claim_once(
         self, session: SessionLease, limit: int, poison_jobs: int
     ) -> ClaimedBatch:
-        from_start = self._lines.is_start_due(monotonic())
+        from_start = self._lines.is_start_due(monotonic(), is_idle=self._is_idle)
         lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
         request = ClaimRequest(
             self._providers,
@@ -84,6 +85,7 @@ class Claimer:
     def _learn(self, found: ClaimedRows, request: ClaimRequest, *, from_start: bool) -> bool:
         """Remember what a claim found, and return whether more may be due."""
         is_full = len(found.jobs) >= request.limit
+        self._is_idle = not is_full
         has_new_lines = self._lines.learn(found.looks)
         if from_start:
             self._lines.note_start(found.looks, monotonic())
