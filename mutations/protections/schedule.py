@@ -119,16 +119,43 @@ SCHEDULE = (
     Mutation(
         "the end of backoffs",
         "a failed job waits forever",
-        "engine/worker/executor.py",
-        (("        await self._end_backoffs(session)\n", ""),),
+        "engine/worker/claimer.py",
+        (("        await self._ended.look(session, limit)\n", ""),),
         "tests/engine/worker/test_standstills.py::test_jobs_whose_backoff_has_ended_stand_in_line_with_fresh_ones",
     ),
     Mutation(
         "the delay of a retry",
         "it is counted from when the job was first due",
         "store/queue/claims.py",
-        (("ready_at = ended.retry_after", "ready_at = NULL"),),
+        (("greatest(j.scheduled_at, j.retry_after, j.ready_at)", "greatest(j.scheduled_at)"),),
         "tests/engine/worker/test_standstills.py::test_the_delay_of_a_retry_counts_from_the_end_of_its_wait",
+    ),
+    Mutation(
+        "the horizon of a claim",
+        "a job overtakes one whose priority was not known yet",
+        "store/queue/claims.py",
+        (("         WHERE lines.priority >= (SELECT priority FROM horizon)\n", ""),),
+        "tests/store/test_claim_lines.py::test_priorities_are_found_one_after_the_other_and_nothing_overtakes",
+    ),
+    Mutation(
+        "the last second of a line",
+        "a job that is stamped before it is seen waits for the next look from the very start",
+        "store/queue/claims.py",
+        (("least(lines.scheduled_at, earlier.at)", "lines.scheduled_at"),),
+        "tests/store/test_claim_lines.py::test_a_line_begins_with_its_first_job_but_not_within_the_last_second",
+    ),
+    Mutation(
+        "the check of an offered job",
+        "a job is claimed in its backoff",
+        "store/queue/claims.py",
+        (
+            (
+                "                   AND greatest(j.scheduled_at, j.retry_after)"
+                " <= coalesce($2::timestamptz, now())\n",
+                "",
+            ),
+        ),
+        "tests/store/test_claim_lines.py::test_an_offered_job_is_claimed_only_while_it_is_due",
     ),
     Mutation(
         "listening again after a failure",

@@ -236,7 +236,7 @@ class Engine:
                 url,
                 settings.schema,
                 size=size,
-                options=SessionOptions(settings.pgbouncer, idle),
+                options=SessionOptions(settings.pgbouncer, idle, portable=settings.portable),
                 checks=SchemaChecks(check, find_role),
             )
             for size in (settings.pool_size, 1)

@@ -92,6 +92,27 @@ async def test_a_statement_sent_alone_is_planned_for_any_values_and_in_a_transac
         assert await tx.fetchval(asked) == "force_generic_planoff"
 
 
+async def test_portable_sessions_leave_the_planning_to_the_server(database_url: str) -> None:
+    """P6: another node would not have the setting, and Citus plans nothing without its values."""
+    pool = Pool(database_url, "syncline", size=1, options=SessionOptions(portable=True))
+    await pool.open()
+    asked = (
+        "SELECT string_agg(name, ' ') FROM pg_settings"
+        " WHERE source IN ('session', 'client') AND category LIKE 'Query Tuning%' AND name <> 'jit'"
+    )
+
+    async def settings_of(tx: Transaction) -> str | None:
+        found: str | None = await tx.fetchval(asked)
+        return found
+
+    async with pool.statement() as tx:
+        assert await settings_of(tx) is None
+    async with pool.transaction() as tx:
+        assert await settings_of(tx) is None
+    assert await pool.reading(settings_of) is None
+    await pool.close()
+
+
 async def test_no_plan_is_kept_for_long(database_url: str) -> None:
     options = SessionOptions(planned_for=timedelta(milliseconds=20))
     pool = Pool(database_url, "syncline", size=1, options=options)

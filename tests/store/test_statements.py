@@ -13,10 +13,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from support.statements import SOURCE, STATEMENT, STORE, Judge, modules, sql_in
+from support.statements import RECURSIVE, SOURCE, STATEMENT, STORE, Judge, modules, sql_in
 
 # These create things, and so put quoted names into statements; the second does so only in DDL.
 MIGRATING, CREATING = STORE / "migrate.py", STORE / "api_role.py"
+# What only people ask for may hop along an index in one statement; work may not.
+FOR_PEOPLE = (STORE / "stats", STORE / "listings")
 DDL = re.compile(r"(CREATE|ALTER)\s|\sWITH INHERIT FALSE")
 
 
@@ -33,12 +35,18 @@ async def session(database_url: str) -> AsyncIterator[Any]:
 
 async def test_every_statement_keeps_the_rules(session: Any) -> None:
     judge = Judge(session, "syncline")
-    statements = [
-        text for path in modules(STORE) for text in sql_in(path) if not is_exempt(path, text)
-    ]
+    statements = {
+        text: path.parent
+        for path in modules(STORE)
+        for text in sql_in(path)
+        if not is_exempt(path, text)
+    }
     assert len(statements) > 40
 
     offences = {text: await judge.offences(text) for text in statements}
+    for text, found in offences.items():
+        if statements[text] in FOR_PEOPLE and RECURSIVE in found:
+            found.remove(RECURSIVE)
     assert {text: found for text, found in offences.items() if found} == {}
 
 
@@ -66,6 +74,9 @@ OFFENCES = {
     "UPDATE {t} SET cursor = error::text::jsonb": "over a column",
     "INSERT INTO {t} (id) VALUES ($1) ON CONFLICT (id) DO UPDATE"
     " SET flight = to_char(excluded.scheduled_at, 'YYYY')": "over a column",
+    "INSERT INTO {t} (id) VALUES ($1) ON CONFLICT (id) DO UPDATE"
+    " SET updated_at = now()": "in an upsert",
+    "WITH RECURSIVE a AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM a) SELECT FROM a": "recursive",
     "UPDATE {t} SET attempts = 0 RETURNING now()": "not immutable",
     "DELETE FROM {t} WHERE ctid = $1": "ctid",
     "INSERT INTO {t} (id) SELECT id FROM syncline.connections": "straight from a table",

@@ -11,6 +11,7 @@ import asyncpg
 from support.fakes import HeldRun, HeldStream, eventually
 from support.world import World
 from syncline import Connection
+from syncline.policy.lines import Lines
 from syncline.store.pool import Transaction
 from syncline.store.queue import claims
 from syncline.store.queue.claims import Claim, ClaimRequest, Lease
@@ -124,9 +125,10 @@ async def claim(tx: Transaction, world: World, *, limit: int = 10) -> list[Claim
     """Claim as the world's engine would, in a transaction that the test owns."""
     lease = Lease(uuid4(), world.clock(), world.settings.executor.lease)
     flight_by_type = world.settings.executor.single_flight == "job_type"
-    request = ClaimRequest(["github"], limit, poison_jobs=1, flight_by_type=flight_by_type)
-    rows = await claims.claim(tx, request, lease)
-    return claims.read_claims(rows, lease.token)
+    lines = Lines(["github"]).columns(from_start=True)
+    request = ClaimRequest(["github"], limit, 1, flight_by_type, lines)
+    found = await claims.claim(tx, request, lease)
+    return claims.read_claims(found.jobs, lease.token)
 
 
 async def take_over(tx: Transaction, world: World) -> list[Claim]:

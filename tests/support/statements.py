@@ -28,6 +28,7 @@ CALLS = {
 STABLE_NODES = {"COERCEVIAIO", "SQLVALUEFUNCTION"}
 UPDATE, INSERT, MERGE = 2, 3, 5  # Postgres' CmdType
 TABLE, SUBQUERY = 0, 1  # Postgres' RTEKind
+RECURSIVE = "is recursive"
 
 
 def modules(folder: Path) -> list[Path]:
@@ -78,6 +79,13 @@ class Judge:
             found.append("is a MERGE")
         if _inserts_from_a_bare_table(query):
             found.append("inserts straight from a table")
+        if query.fields["hasRecursive"] == ["true"]:
+            found.append(RECURSIVE)
+        found += [
+            f"sets something in an upsert that is not immutable ({node.kind})"
+            for node in _set_by_upsert(query)
+            if await self._volatility(node) != "i"
+        ]
         for node in _set_by(query):
             volatility = await self._volatility(node)
             if volatility == "v":
@@ -112,15 +120,17 @@ class Judge:
 
 def _set_by(query: Node) -> list[Node]:
     """Return the nodes of the values that an UPDATE or an upsert assigns."""
-    nodes = [
+    is_update = query.number("commandType") == UPDATE
+    return _set_by_upsert(query) + (list(query.inside("targetList")) if is_update else [])
+
+
+def _set_by_upsert(query: Node) -> list[Node]:
+    return [
         entry
         for upsert in query.inside("onConflict")
         if upsert.kind == "ONCONFLICTEXPR"
         for entry in upsert.inside("onConflictSet")
     ]
-    if query.number("commandType") == UPDATE:
-        nodes += query.inside("targetList")
-    return nodes
 
 
 def _inserts_from_a_bare_table(query: Node) -> bool:

@@ -15,6 +15,7 @@ from syncline.clock import monotonic, pause
 from syncline.errors import TooSlow
 from syncline.store.connect import SEARCH_PATH, connect
 from syncline.store.errors import is_passing
+from syncline.store.plan_settings import PLANNED_FOR_ITSELF, PLANNED_FREELY, PLANNED_ONCE
 from syncline.store.statements import Statements, milliseconds, quote_name, quote_text
 
 T = TypeVar("T")
@@ -25,23 +26,9 @@ LOCK_TIMEOUT_MILLISECONDS = "2000"
 COMMAND_TIMEOUT_SECONDS = 10.0  # a half-open socket is noticed no later than this
 SLOWEST_LINK = 50_000  # bytes a second; large statements get time in proportion
 TRIES = 6
-# A statement that is sent alone (a claim, a close, a trigger) is planned once for any values,
-# because planning a claim takes a millisecond. It is planned again every few seconds, because a
-# plan for a small table may not suit a large one. Plans that read a whole table are disabled. In a
-# transaction Postgres plans as it sees fit.
-PLANNERS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
-PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(PLANNERS, "off")
 # The locks and snapshots below are written for this isolation, whatever the server's default is.
 ISOLATION = "read committed"
-BEGIN = f"BEGIN ISOLATION LEVEL {ISOLATION}; SET LOCAL plan_cache_mode = auto" + "".join(
-    f"; SET LOCAL {planner} = on" for planner in PLANNERS
-)
-# A listing is planned for its own values, and without a bitmap scan, which reads and sorts
-# everything that a filter finds. A page should follow an index and stop.
-BOUNDED = (
-    "; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_bitmapscan = off"
-    "; SET LOCAL statement_timeout = "
-)
+BEGIN = f"BEGIN ISOLATION LEVEL {ISOLATION}"
 EVERY_TENANT = "*"
 # A request's statements run as another role. A different text keeps Postgres from planning a
 # statement again whenever a request and a loop alternate on one session.
@@ -141,6 +128,7 @@ class SessionOptions:
     idle_in_transaction: timedelta = timedelta(seconds=10)
     planned_for: timedelta = timedelta(seconds=5)  # how long a plan is used before the next one
     read_timeout: timedelta = timedelta(seconds=5)  # for listings that people ask for
+    portable: bool = False  # no setting says how to plan: another node would lose it
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +168,7 @@ class Pool:
         self.schema = schema
         self._size = size
         self._pgbouncer = options.pgbouncer
+        self._portable = options.portable
         self._idle_milliseconds = milliseconds(options.idle_in_transaction)
         self._planned_for = options.planned_for
         self._read_timeout = options.read_timeout
@@ -346,7 +335,11 @@ class Pool:
 
     def _opening(self, role: str | None, is_bounded: bool) -> str:
         """Return the statements that open a transaction, sent in one message."""
-        opening = BEGIN + BOUNDED + milliseconds(self._read_timeout) if is_bounded else BEGIN
+        opening = BEGIN
+        if not self._portable:
+            opening += PLANNED_FOR_ITSELF if is_bounded else PLANNED_FREELY
+        if is_bounded:
+            opening += f"; SET LOCAL statement_timeout = {milliseconds(self._read_timeout)}"
         if self._pgbouncer:
             # A pooler shares sessions, so each transaction sets its own options.
             opening += (
@@ -386,7 +379,7 @@ class Pool:
             "lock_timeout": LOCK_TIMEOUT_MILLISECONDS,
             "default_transaction_isolation": ISOLATION,
             "search_path": SEARCH_PATH,
-            **PLANNED_ONCE,
+            **({} if self._portable else PLANNED_ONCE),
             "jit": "off",  # it costs short statements more than it saves
             # A host that vanished between two packets must not keep its locks for two hours.
             "tcp_keepalives_idle": "15",

@@ -11,6 +11,7 @@ import pytest
 from support.slow_link import slow_link
 from support.world import World, open_world
 from syncline import Connection, Connector, SyncResult
+from syncline.policy.lines import Lines
 from syncline.store.pool import Pool
 from syncline.store.queue import claims
 from syncline.store.queue.claims import ClaimRequest, Lease
@@ -81,8 +82,9 @@ async def test_a_claim_leaves_large_metadata_out(world: World) -> None:
     lease = Lease(uuid4(), world.clock(), timedelta(seconds=30))
     try:
         async with pool.statement() as tx:
-            request = ClaimRequest(["github"], 10, poison_jobs=1, flight_by_type=False)
-            rows = await claims.claim(tx, request, lease)
+            lines = Lines(["github"]).columns(from_start=True)
+            request = ClaimRequest(["github"], 10, 1, flight_by_type=False, lines=lines)
+            rows = (await claims.claim(tx, request, lease)).jobs
     finally:
         await pool.close()
 

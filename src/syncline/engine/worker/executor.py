@@ -4,17 +4,14 @@ import asyncio
 import math
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
-from uuid import UUID, uuid4
 
 from syncline.clock import monotonic
 from syncline.engine.context import EngineContext
 from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.secrets.vault import trace_without_secrets, without_secrets
 from syncline.engine.worker.attempt import Caller, PageChecker, attempt
+from syncline.engine.worker.claimer import ClaimedBatch, Claimer
 from syncline.engine.worker.runs import Run, Runs, safe_seconds
 from syncline.engine.worker.settle import ACTIVE
 from syncline.engine.worker.settle_queue import SettleQueue
@@ -24,17 +21,14 @@ from syncline.errors import ContractError, SyncError, Transient
 from syncline.policy.outcome import Ending, Interrupted, Raised, Unrun
 from syncline.sdk.connector import Connector
 from syncline.sdk.page import Page
-from syncline.store.errors import LostRace, is_passing, is_timeout
+from syncline.store.errors import is_passing, is_timeout
 from syncline.store.pool import SessionLease
 from syncline.store.queue import claims
-from syncline.store.queue.claims import Claim, ClaimRequest, Lease
+from syncline.store.queue.claims import Claim
 
 SMALL_CLAIM, LARGEST_CLAIM = 25, 2000
 RELEASE_SECONDS = 3  # after the grace, a slow database gets this long to take the rows back
 MOST_UNSETTLED = 2  # jobs claimed and not yet settled, as a multiple of the slots
-LOST_RACES = 3  # after this many in a row, assume that there is nothing to claim
-BACKOFFS_A_TIME = 2000
-END_BACKOFFS_EVERY_SECONDS, END_BACKOFFS_FOR_SECONDS = 0.1, 0.25
 
 
 class Executor:
@@ -54,11 +48,11 @@ class Executor:
         self._token_refresher = token_refresher
         self._settle_queue = settle_queue
         self._runs = runs
-        self._claimer = Claimer(context, list(connectors))
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
         self.slots = make_slots(
             self._callers, self._settings.concurrency, self._settings.max_run_seconds
         )
+        self._claimers = {slots: Claimer(context, slots) for slots in self.slots}
         self._checker = PageChecker(self._settings.page_limits)
         self._streams = Streams(context, runs, self._checker)
         self._safe_seconds = safe_seconds(self._settings.lease_seconds)
@@ -96,10 +90,10 @@ class Executor:
 
     async def claim_and_start(self) -> int:
         """Claim due jobs once, start them in their order, and return how many there were."""
-        self._claimer.forget_backoffs()
         batches = []
         for slots in self.slots:
             if self._wanted(slots):
+                self._claimers[slots].look_again()
                 async with self._pool.session() as session:
                     batches.append(await self._claim(session, slots))
                 await self._start(batches[-1])
@@ -116,7 +110,7 @@ class Executor:
         chosen = [one for one in self.slots if one.is_changed or one.asked <= long_ago]
         return [slots for slots in (chosen if changed else self.slots) if self._wanted(slots)]
 
-    async def _claim(self, session: SessionLease, slots: Slots) -> "ClaimedBatch":
+    async def _claim(self, session: SessionLease, slots: Slots) -> ClaimedBatch:
         """Claim due jobs, reserve a slot for each, and decide how many slots there are."""
         self._runs.resume()
         self._settle_queue.resume()
@@ -124,15 +118,15 @@ class Executor:
         poison_jobs = self._runs.poison_jobs + sum(one.poison_jobs for one in self._unstarted)
         slots.begin_claim()
         asyncio.get_running_loop().call_soon(slots.record_turn, slots.asked)
-        batch = await self._claimer.claim(
-            session, slots, self._wanted(slots), with_poison_job=not poison_jobs
+        batch = await self._claimers[slots].claim(
+            session, self._wanted(slots), with_poison_job=not poison_jobs
         )
         self._unstarted.append(batch)
         slots.end_claim(is_full=batch.is_full, seconds=monotonic() - batch.asked_at)
         self._telemetry.slots_counted(self.limit)
         return batch
 
-    async def _start(self, batch: "ClaimedBatch") -> None:
+    async def _start(self, batch: ClaimedBatch) -> None:
         """Read a claimed batch and start a run for each job."""
         try:
             claimed = claims.read_claims(batch.rows, batch.token)
@@ -283,69 +277,6 @@ class Executor:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClaimedBatch:
-    """Jobs that were claimed together, not yet read."""
-
-    slots: Slots  # that they will take
-    rows: Sequence[Any]
-    token: UUID
-    asked_at: float  # by this process's clock; the lease counts from then
-    poison_jobs: int
-    is_full: bool  # as many as were asked for, so more may be due
-
-
 def _count_rows(batches: Sequence[ClaimedBatch], slots: Slots | None = None) -> int:
     """Return how many jobs there are, or how many of them are for these slots."""
     return sum(len(one.rows) for one in batches if slots is None or one.slots is slots)
-
-
-class Claimer:
-    """Claims due jobs, and makes jobs claimable whose backoff has ended."""
-
-    def __init__(self, context: EngineContext, providers: Sequence[str]) -> None:
-        self._settings = context.settings.executor
-        self._clock = context.clock
-        self._telemetry = context.telemetry
-        self._providers = providers
-        self._backoffs_ended_at = 0.0  # when none was left
-
-    async def claim(
-        self, session: SessionLease, slots: Slots, limit: int, *, with_poison_job: bool
-    ) -> ClaimedBatch:
-        """Claim due jobs, among them one poison job at most."""
-        await self._end_backoffs(session)
-        lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
-        request = ClaimRequest(
-            slots.providers,
-            limit,
-            poison_jobs=1 if with_poison_job else 0,
-            flight_by_type=self._settings.single_flight == "job_type",
-        )
-        asked_at = monotonic()
-        rows: Sequence[Any] = ()
-        for _ in range(LOST_RACES):
-            with suppress(*LostRace), self._telemetry.claim():
-                async with session() as tx:
-                    rows = await claims.claim(tx, request, lease)
-                break
-        poison_jobs = claims.count_poison_jobs(rows)
-        is_full = len(rows) >= limit
-        return ClaimedBatch(slots, rows, lease.token, asked_at, poison_jobs, is_full)
-
-    def forget_backoffs(self) -> None:
-        """Let the next claim look for ended backoffs again, however soon it comes."""
-        self._backoffs_ended_at = 0.0
-
-    async def _end_backoffs(self, session: SessionLease) -> None:
-        """Make jobs claimable that have waited long enough; after an outage there may be many."""
-        began = monotonic()
-        if began - self._backoffs_ended_at < END_BACKOFFS_EVERY_SECONDS:
-            return
-        ended = BACKOFFS_A_TIME
-        while ended == BACKOFFS_A_TIME and monotonic() - began < END_BACKOFFS_FOR_SECONDS:
-            async with session() as tx:
-                ended = await claims.end_backoffs(
-                    tx, self._providers, now=self._clock.instant(), limit=BACKOFFS_A_TIME
-                )
-        self._backoffs_ended_at = monotonic() if ended < BACKOFFS_A_TIME else 0.0

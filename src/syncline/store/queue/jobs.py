@@ -264,11 +264,11 @@ FOLLOW_UP = """
     -- a rerun request. For a connection that has left active the job is written as cancelled.
     INSERT INTO {schema}.sync_jobs AS j
            (id, tenant_id, provider_slug, connection_id, job_type, priority, cursor, status,
-            scheduled_at, finished_at, counts_as_last)
+            scheduled_at, finished_at, counts_as_last, updated_at)
     SELECT next.id, next.tenant_id, next.provider_slug, next.connection_id, next.job_type,
            next.priority, next.cursor, next.status, coalesce($9::timestamptz, now()),
            CASE WHEN next.status = 'cancelled' THEN coalesce($9::timestamptz, now()) END,
-           next.status <> 'cancelled'
+           next.status <> 'cancelled', now()
       FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::smallint[],
                   $7::jsonb[], $8::text[])
            AS next (id, tenant_id, provider_slug, connection_id, job_type, priority, cursor, status)
@@ -284,7 +284,7 @@ FOLLOW_UP = """
                                  THEN greatest(j.again_priority, excluded.priority) END,
            again_cursor = CASE WHEN j.status = 'running'
                                THEN coalesce(excluded.cursor, j.again_cursor) END,
-           updated_at = now()
+           updated_at = excluded.updated_at
 """
 
 

@@ -20,8 +20,9 @@ TRIGGER = """
     ), triggered AS (
         INSERT INTO {schema}.sync_jobs AS j
                (id, tenant_id, provider_slug, connection_id, job_type, priority, cursor,
-                scheduled_at)
-        SELECT $1, tenant_id, provider_slug, id, $4, $5, $6, coalesce($7::timestamptz, now())
+                scheduled_at, updated_at)
+        SELECT $1, tenant_id, provider_slug, id, $4, $5, $6, coalesce($7::timestamptz, now()),
+               now()
           FROM connection WHERE status = 'active'
             ON CONFLICT (connection_id, job_type) WHERE status IN ('queued', 'running') DO UPDATE
            SET scheduled_at = CASE WHEN j.status = 'queued'
@@ -33,7 +34,7 @@ TRIGGER = """
                                   THEN j.retry_after END,
                again_priority = CASE WHEN j.status = 'running'
                                      THEN greatest(j.again_priority, $5) END,
-               updated_at = now()
+               updated_at = excluded.updated_at
      RETURNING id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
                scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at,
                created_at, updated_at
