@@ -27,9 +27,8 @@ def make_run() -> Run:
 
 def begin(runs: Runs, slots: Slots, *, lapses: int) -> Run:
     """Begin a run whose connector never ends."""
-    run = runs.add(claimed(lapses), leased_since=0)
-    task = asyncio.get_running_loop().create_task(asyncio.Event().wait())
-    runs.begin(run, task, slots)  # type: ignore[arg-type]  # what it returns is nobody's business
+    run = runs.add(claimed(lapses), leased_since=0, slots=slots)
+    runs.begin(run, asyncio.Event().wait())  # type: ignore[arg-type]  # it returns something
     return run
 
 

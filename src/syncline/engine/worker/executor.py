@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from syncline.clock import monotonic
+from syncline.clock import monotonic, pause
 from syncline.engine.context import EngineContext
 from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.secrets.vault import trace_without_secrets, without_secrets
@@ -28,6 +28,7 @@ from syncline.store.queue.claims import Claim
 
 SMALL_CLAIM, LARGEST_CLAIM = 25, 2000
 RELEASE_SECONDS = 3  # after the grace, a slow database gets this long to take the rows back
+STARTED_IN_A_ROW = 100  # then answers of the database get a turn of the event loop
 MOST_UNSETTLED = 2  # jobs claimed and not yet settled, as a multiple of the slots
 
 
@@ -70,10 +71,10 @@ class Executor:
         here and in the same session. Each turn of the event loop may last a millisecond, in which
         a hundred runs end.
         """
-        pause = timedelta(seconds=self._settings.poll_interval_seconds)
+        usual = timedelta(seconds=self._settings.poll_interval_seconds)
         asking = self._choose_slots()
         if not asking:
-            return pause
+            return usual
         begin = asyncio.get_running_loop().create_task
         turns, starting = deque(asking), list[asyncio.Task[None]]()
         try:
@@ -86,7 +87,7 @@ class Executor:
                     turns += [slots] if slots.is_more_due and self._wanted(slots) else []
         finally:
             await asyncio.gather(*starting)
-        return timedelta() if any(slots.is_more_due for slots in asking) else pause
+        return timedelta() if any(slots.is_more_due for slots in asking) else usual
 
     async def claim_and_start(self) -> int:
         """Claim due jobs once, start them in their order, and return how many there were."""
@@ -134,10 +135,11 @@ class Executor:
         finally:
             self._unstarted = [other for other in self._unstarted if other is not batch]
         self._record_claimed(claimed)
-        start = asyncio.get_running_loop().create_task
-        for claim in claimed:
-            run = self._runs.add(claim, leased_since=batch.asked_at)
-            self._runs.begin(run, start(self._run_job(run)), batch.slots)
+        runs = [self._runs.add(claim, batch.asked_at, batch.slots) for claim in claimed]
+        for number, run in enumerate(runs, 1):
+            self._runs.begin(run, self._run_job(run))
+            if number % STARTED_IN_A_ROW == 0:
+                await pause(0)
 
     async def _run_job(self, run: Run) -> None:
         """Attempt a claimed job, then settle its outcome. No error leaves this method."""

@@ -1,7 +1,7 @@
 """The runs of this process: their slots, their leases, and how they are stopped."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -135,8 +135,12 @@ class Runs:
         threaded = {run.claim.provider_slug for run in runs if run.has_threads}
         return threaded.pop() if len(threaded) == 1 else ""
 
-    def add(self, claim: Claim, leased_since: float) -> Run:
+    def add(self, claim: Claim, leased_since: float, slots: Slots | None = None) -> Run:
+        """Record a claimed job; it takes a slot at once, and begins when its turn comes."""
         run = Run(claim, leased_since, self)
+        if slots is not None:
+            run.slots, run.has_slot = slots, True
+            slots.taken += 1
         if lost := self._runs.get(claim.id):
             self._forget(lost)
             run.predecessor = lost
@@ -148,10 +152,13 @@ class Runs:
         self._all_settled.clear()
         return run
 
-    def begin(self, run: Run, task: "asyncio.Task[None]", slots: Slots) -> None:
-        """Give a run its slot."""
-        run.task, run.began, run.slots, run.has_slot = task, monotonic(), slots, True
-        slots.taken += 1
+    def begin(self, run: Run, work: Coroutine[None, None, None]) -> None:
+        """Start the run, unless it was told to stop before its turn came."""
+        if run.ending is None:
+            run.task, run.began = asyncio.get_running_loop().create_task(work), monotonic()
+        else:
+            work.close()
+            self.leave(run)
 
     def lend_slot(self, run: Run) -> None:
         """Lend another run the slot of a stream that waits for another transaction's lock."""
