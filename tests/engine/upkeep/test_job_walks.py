@@ -119,7 +119,7 @@ async def test_run_that_brings_nothing_is_marked_as_empty(world: World) -> None:
         await world.run_due()
 
     rows = await world.sql("SELECT is_empty FROM {schema}.sync_jobs ORDER BY updated_at")
-    assert [row["is_empty"] for row in rows] == [True, None, None]
+    assert [row["is_empty"] for row in rows] == [True, False, False]
 
 
 class OnePageThenNothing(Connector):
