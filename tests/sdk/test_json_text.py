@@ -1,10 +1,13 @@
 """JSON that Postgres can store and that everybody can read back."""
 
 import json
-from datetime import datetime
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -219,6 +222,37 @@ def test_the_quick_encoder_writes_and_refuses_like_its_encoder(
             return type(error), str(error)
 
     assert outcome_of(quick_encoder(encoder)) == outcome_of(encoder.encode)
+
+
+class Shape(Enum):
+    ROUND = "round"
+
+
+@dataclass
+class Point:
+    x: int = 1
+
+
+plain_looking = st.sampled_from([UUID(int=1), Shape.ROUND, Point(), date(2026, 1, 1), -0.0, 1e-7])
+
+
+@given(
+    st.recursive(
+        values | strange | plain_looking,
+        lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text("ab"), inner),
+    )
+)
+def test_text_means_what_the_standard_encoder_writes_or_is_refused_as_there(value: Any) -> None:
+    try:
+        expected = json.loads(ENCODER.encode(value))
+        ENCODER.encode(value).encode()
+    except (TypeError, ValueError):
+        with pytest.raises(ContractError):
+            encode_json(value, limit=LIMIT, where="payload")
+        return
+    with suppress(ContractError):  # a NUL, which only we refuse
+        text = encode_json(value, limit=LIMIT, where="payload")
+        assert same_json(json.loads(text), expected)
 
 
 def test_a_value_that_contains_itself_is_called_so() -> None:

@@ -1,6 +1,7 @@
 """JSON that Postgres can store and every client can read back."""
 
 import json
+import marshal
 import sys
 from collections.abc import Callable
 from json.encoder import (  # type: ignore[attr-defined]
@@ -9,6 +10,8 @@ from json.encoder import (  # type: ignore[attr-defined]
     encode_basestring_ascii,
 )
 from typing import Any
+
+import orjson
 
 from syncline.errors import ContractError
 from syncline.json_bounds import MAX_DEPTH, JsonBounds, TooComplex, check_json
@@ -50,19 +53,45 @@ def quick_encoder(encoder: json.JSONEncoder) -> Callable[[Any], str]:
     return encode
 
 
-_write_quickly = quick_encoder(ENCODER)
+_write_carefully = quick_encoder(ENCODER)
 
 
 def encode_json(value: Any, *, limit: int, where: str) -> str:
     """Return the value as JSON text, or raise a `ContractError` that says where it is wrong."""
+    data = _write_quickly(value) or _write_or_refuse(value, where)
+    if len(data) > limit:
+        raise ContractError(f"{len(data)} bytes of JSON, over the limit of {limit}", where=where)
+    # Only text with this many brackets can be too deep, and only text with the escape can have a
+    # NUL. The slow checks run for these alone.
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_too_deep(data):
+        raise ContractError(f"nested deeper than {MAX_DEPTH}", where=where)
+    if b"\\" in data and b"\\u0000" in data and _has_nul(value):
+        raise ContractError("has a NUL character", where=where)
+    return data.decode()
+
+
+def _write_quickly(value: Any) -> bytes | None:
+    """Return JSON that means the same as the encoder's, in a third of the time; None if unsure.
+
+    The quick writer also takes values that the encoder refuses, such as UUIDs and enumerations.
+    `marshal` takes nothing but the built-in types, so whatever it refuses never gets there. The
+    quick writer turns NaN into null, so a document with a null is compared with its value.
+    """
     try:
-        text = _write_quickly(value)
+        marshal.dumps(value)
+        data = orjson.dumps(value)
+        return None if b"null" in data and orjson.loads(data) != value else data
+    except (TypeError, ValueError):
+        return None
+
+
+def _write_or_refuse(value: Any, where: str) -> bytes:
+    try:
+        return _write_carefully(value).encode()
+    except UnicodeEncodeError:
+        raise ContractError("has a lone surrogate", where=where) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise ContractError(_explain(error), where=where) from None
-    if (size := _size(text, where)) > limit:
-        raise ContractError(f"{size} bytes of JSON, over the limit of {limit}", where=where)
-    _refuse_unstorable(value, text, where)
-    return text
 
 
 def decode_json(text: str | None, *, where: str) -> Any:
@@ -92,22 +121,6 @@ def same_json(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same_json, one, other))
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
-
-
-def _size(text: str, where: str) -> int:
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        raise ContractError("has a lone surrogate", where=where) from None
-
-
-def _refuse_unstorable(value: Any, text: str, where: str) -> None:
-    # Only text with this many brackets can be too deep, and only text with the escape can have a
-    # NUL. The slow checks run for these alone.
-    if text.count("[") + text.count("{") > MAX_DEPTH and _is_too_deep(text.encode()):
-        raise ContractError(f"nested deeper than {MAX_DEPTH}", where=where)
-    if "\\u0000" in text and _has_nul(value):
-        raise ContractError("has a NUL character", where=where)
 
 
 def _is_too_deep(text: bytes) -> bool:
