@@ -27,7 +27,7 @@ DATABASE = (
         "the isolation of a transaction",
         "behind a pooler, it is the server's default",
         "store/pool.py",
-        (("BEGIN ISOLATION LEVEL {ISOLATION}; SET", "BEGIN; SET"),),
+        (('f"BEGIN ISOLATION LEVEL {ISOLATION}"', '"BEGIN"'),),
         "tests/engine/worker/test_standstills.py::test_the_isolation_is_ours_whatever_the_server_says",
     ),
     Mutation(
