@@ -135,7 +135,7 @@ SCHEDULE = (
         "a job overtakes one whose priority was not known yet",
         "store/queue/claims.py",
         (("         WHERE lines.priority >= (SELECT priority FROM horizon)\n", ""),),
-        "tests/store/test_claim_lines.py::test_priorities_are_found_one_after_the_other_and_nothing_overtakes",
+        "tests/store/test_claim_lines.py::test_a_known_priority_does_not_overtake_one_that_is_hidden_by_an_unknown_one",
     ),
     Mutation(
         "the last second of a line",

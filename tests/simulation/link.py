@@ -101,7 +101,7 @@ class Link(asyncio.Transport):
             answer.replace_error(CANCELLED, LOCK_TIMED_OUT)
         self.pid = answer.pid or self.pid
         self.status = answer.status or self.status
-        self._has_written |= answer.wrote
+        self._has_written |= answer.wrote or self.request.writes
         if self.status != "I":
             return False
         undone = bool(answer.errors) or "ROLLBACK" in answer.tags

@@ -1,5 +1,6 @@
 """As much of Postgres' wire protocol as it takes to tell one call from the next."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from struct import pack, unpack_from
@@ -9,6 +10,7 @@ from simulation.timeouts import SET_CONFIG, Timeouts
 CANCEL_REQUEST = 80877102
 ONE_ROW = "one row"  # all that was asked for; the server does not say what else it did
 WRITES = ("INSERT", "UPDATE", "DELETE", ONE_ROW)
+WRITING_WITH = re.compile(r'\bWITH\b.*\bUPDATE "', re.DOTALL)  # whose answer says SELECT
 
 
 @dataclass(slots=True)
@@ -18,6 +20,7 @@ class Request:
     label: str
     ends_with: bytes  # any of these messages; nothing where no answer comes
     is_commit: bool = False
+    writes: bool = False  # whatever its answer says
     data: bytes = b""
     cancels: int | None = None  # the process of the server whose call it asks to cancel
 
@@ -32,6 +35,7 @@ class Requests:
     def __init__(self) -> None:
         self._statements: dict[bytes, str] = {}
         self._timeouts_set: dict[bytes, str] = {}  # which of them a statement sets
+        self._writing: set[str] = set()  # what calls are about that write whatever they say
         self._has_begun = False
         self._is_open = False  # between BEGIN and COMMIT
         self.timeouts = Timeouts()
@@ -60,7 +64,8 @@ class Requests:
         if last == b"Q":
             self._is_open = label.startswith("BEGIN")
         is_commit = label.rstrip(";") == "COMMIT" or stands_alone
-        return Request(label or "synchronise", b"Z", is_commit)
+        writes = executes and label in self._writing
+        return Request(label or "synchronise", b"Z", is_commit, writes)
 
     def _without_timeouts(self, data: bytes, request: Request) -> bytes:
         """Return what to send, without the timeouts that are counted here instead."""
@@ -81,6 +86,8 @@ class Requests:
         if kind == b"P":
             name, statement, _ = body.split(b"\0", 2)
             self._statements[name] = _shorten(statement.decode())
+            if WRITING_WITH.search(statement.decode()):
+                self._writing.add(self._statements[name])
             self._timeouts_set.pop(name, None)
             if sets := SET_CONFIG.search(statement.decode()):
                 self._timeouts_set[name] = sets[1]

@@ -69,6 +69,21 @@ async def test_priorities_are_found_one_after_the_other_and_nothing_overtakes(
     assert claimed == order
 
 
+async def test_a_known_priority_does_not_overtake_one_that_is_hidden_by_an_unknown_one(
+    world: World,
+) -> None:
+    """A gap shows its highest priority only; what stands below that one may come first."""
+    lines = Lines(["github", "tickets"])
+    async with actor(world) as claimer:
+        await add(world, 3, provider="tickets")
+        await claim_once(claimer, lines)
+        last = await add(world, 3, provider="tickets")
+        order = [await add(world, 10), await add(world, 5), last]
+
+        claimed = [[row["id"] for row in (await claim_once(claimer, lines)).jobs] for _ in order]
+    assert claimed == [[id_] for id_ in order]
+
+
 async def test_a_priority_between_known_ones_is_seen_at_once(world: World) -> None:
     lines = Lines(["github", "tickets"])
     async with actor(world) as claimer:
