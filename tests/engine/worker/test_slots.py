@@ -215,3 +215,15 @@ async def count_jobs(world: World, provider: str = "github") -> dict[str, int]:
         "SELECT status FROM {schema}.sync_jobs WHERE provider_slug = $1", provider
     )
     return dict(Counter(row["status"] for row in rows))
+
+
+async def test_a_step_that_is_told_to_stop_claims_for_no_other_kind(world: World) -> None:
+    async with world.another_engine([Quick(), Blocking()]) as worker:
+        executor = worker.engine._worker.executor
+        first, second = executor.slots
+        step = asyncio.create_task(executor.step())
+        await eventually(lambda: first.asked > 0)
+        executor.stop_claiming()
+        await asyncio.wait_for(step, 10)
+
+        assert second.asked == 0

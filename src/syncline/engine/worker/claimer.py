@@ -16,6 +16,7 @@ from syncline.store.queue import backoffs, claims
 from syncline.store.queue.claims import ClaimedRows, ClaimRequest, Lease
 
 LOST_RACES = 3  # after this many in a row, assume that there is nothing to claim
+REPEATED = 10  # claims that found nothing but lines that this process did not know
 OFFERED_FOR_ONE = 4  # other processes may have taken most of what this one knows
 
 
@@ -48,10 +49,13 @@ class Claimer:
     ) -> ClaimedBatch:
         """Claim due jobs, among them one poison job at most."""
         await self._ended.look(session, limit)
-        while True:
-            batch = await self._claim_once(session, limit, 1 if with_poison_job else 0)
+        poison_jobs = 1 if with_poison_job else 0
+        batch = await self._claim_once(session, limit, poison_jobs)
+        for _ in range(REPEATED):
             if batch.rows or not batch.is_full:
-                return batch
+                break
+            batch = await self._claim_once(session, limit, poison_jobs)
+        return batch
 
     async def _claim_once(
         self, session: SessionLease, limit: int, poison_jobs: int

@@ -81,6 +81,8 @@ class Executor:
             async with self._pool.session() as session:
                 while turns:
                     slots = turns.popleft()
+                    if not self._wanted(slots):
+                        continue  # it was told to stop meanwhile, or has nothing free
                     batch = await self._claim(session, slots)
                     await asyncio.gather(*starting)
                     starting = [begin(self._start(batch))]
