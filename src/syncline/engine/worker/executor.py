@@ -79,10 +79,7 @@ class Executor:
         turns, starting = deque(asking), list[asyncio.Task[None]]()
         try:
             async with self._pool.session() as session:
-                while turns:
-                    slots = turns.popleft()
-                    if not self._wanted(slots):
-                        continue  # it was told to stop meanwhile, or has nothing free
+                while (slots := self._next_turn(turns)) is not None:
                     batch = await self._claim(session, slots)
                     await asyncio.gather(*starting)
                     starting = [begin(self._start(batch))]
@@ -112,6 +109,14 @@ class Executor:
         long_ago = monotonic() - self._settings.poll_interval_seconds
         chosen = [one for one in self.slots if one.is_changed or one.asked <= long_ago]
         return [slots for slots in (chosen if changed else self.slots) if self._wanted(slots)]
+
+    def _next_turn(self, turns: deque[Slots]) -> Slots | None:
+        """Return the next slots that jobs are wanted for; a stop may have come meanwhile."""
+        while turns:
+            slots = turns.popleft()
+            if self._wanted(slots):
+                return slots
+        return None
 
     async def _claim(self, session: SessionLease, slots: Slots) -> ClaimedBatch:
         """Claim due jobs, reserve a slot for each, and decide how many slots there are."""
