@@ -438,6 +438,49 @@ async def test_large_pages_do_not_keep_small_ones_waiting() -> None:
     await ending.runs.wait_until_settled()
 
 
+class Waiting(ScriptedSettler):
+    """Does not settle the first group until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.may_go_on = asyncio.Event()
+
+    async def settle(self, group: Sequence[Settlement], *, lock_jobs: bool = False) -> None:
+        if not self.groups:
+            self.groups.append(len(group))
+            await self.may_go_on.wait()
+        await super().settle(group, lock_jobs=lock_jobs)
+
+
+async def test_a_group_that_is_stuck_does_not_keep_the_others_waiting() -> None:
+    first, *others = [claimed() for _ in range(4)]
+    settler = Waiting()
+    ending = Ending(settler)
+    ending.end(first, PAGE)
+    await eventually(lambda: settler.groups == [1])
+    for claim in others:
+        ending.end(claim, PAGE)
+    await eventually(lambda: len(settler.settled) == 3)
+
+    assert first.connection_id not in settler.settled
+    settler.may_go_on.set()
+    await ending.runs.wait_until_settled()
+
+
+async def test_the_few_runs_that_end_during_a_group_are_settled_together() -> None:
+    settler = Waiting()
+    ending = Ending(settler)
+    ending.end(claimed(), PAGE)
+    await eventually(lambda: settler.groups == [1])
+    for _ in range(4):
+        ending.end(claimed(), PAGE)
+        await asyncio.sleep(0)
+    settler.may_go_on.set()
+    await ending.runs.wait_until_settled()
+
+    assert settler.groups == [1, 1, 4]
+
+
 async def test_no_other_group_waits_for_a_lock_that_somebody_holds() -> None:
     held, free = claimed(), claimed()
     waited: dict[UUID, bool] = {}

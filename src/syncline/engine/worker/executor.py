@@ -225,7 +225,7 @@ class Executor:
         """
         if not self._is_claiming:
             return 0
-        share = slots.limit // (4 if slots.limit >= 4 * LARGEST_CLAIM else 8)
+        share = slots.limit // (4 if slots.limit >= 4 * LARGEST_CLAIM else 12)
         unstarted = [batch for batch in self._unstarted if batch.rows]
         free = min(
             slots.limit - slots.taken - _count_rows(unstarted, slots),
