@@ -198,6 +198,77 @@ def test_whatever_is_written_is_read(sync: dict[str, Any]) -> None:
     assert {complaint.key.removeprefix("sync.") for complaint in options.complaints} <= set(sync)
 
 
+BOUNDS = {"min_seconds": 300, "max_seconds": 1000}
+
+
+@pytest.mark.parametrize(
+    ("planned", "last_status", "was_empty", "effective"),
+    [
+        ("null", "succeeded", True, 300),  # nothing was planned with it yet
+        ("300", "succeeded", True, 600),
+        ("600", "succeeded", True, 1000),
+        ("1000", "succeeded", True, 1000),
+        ("600", "succeeded", False, 300),
+        ("600", "completed", None, 300),  # ended by hand: who knows what it brought
+        ("600", "failed", None, 600),
+        ("600", "cancelled", None, 600),
+        ("600", None, None, 1000),  # its job is gone
+        ("299", "succeeded", True, 300),
+        ("1001", "succeeded", True, 300),
+        ('"600"', "succeeded", True, 300),
+    ],
+)
+def test_an_adaptive_interval_follows_the_last_run(
+    planned: str, last_status: str | None, was_empty: bool | None, effective: int
+) -> None:
+    options = _read_adaptive(BOUNDS, planned, last_status, was_empty)
+
+    assert options.interval == timedelta(seconds=effective)
+    assert options.check_after == timedelta(seconds=300)
+    assert not options.complaints
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {},
+        [],
+        True,
+        300,
+        "often",
+        {"min_seconds": 300},
+        {"min_seconds": 300, "max_seconds": 299},
+        {"min_seconds": 59, "max_seconds": 300},
+        {"min_seconds": 300, "max_seconds": 86_401},
+        {"min_seconds": 300.0, "max_seconds": 600},
+        {"min_seconds": True, "max_seconds": 600},
+        {"min_seconds": "300", "max_seconds": 600},
+        {"min_seconds": 300, "max_seconds": 10**900},
+        {**BOUNDS, "note": "x" * 5000},
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_bad_bounds_of_an_adaptive_interval_count_as_absent(bounds: Any) -> None:
+    options = _read_adaptive(bounds, "600", "succeeded", True)
+
+    assert options == SyncOptions(timedelta(minutes=15), False, None, options.complaints)
+    (complaint,) = options.complaints
+    assert complaint.key == "sync.adaptive"
+    assert "integers from 60 to 86400" in complaint.reason
+    assert len(complaint.reason) < 200
+
+
+def test_an_adaptive_interval_of_null_is_absent_in_silence() -> None:
+    assert _read_adaptive(None, "600", "succeeded", True) == _read()
+
+
+def _read_adaptive(
+    bounds: Any, planned: str, last_status: str | None, was_empty: bool | None
+) -> SyncOptions:
+    texts = [json.dumps(bounds)[:1000], planned, last_status, was_empty]
+    return read_sync(_stored({"sync": {}})._replace(cadence=json.dumps(texts)), RULES)
+
+
 def _read(**sync: Any) -> SyncOptions:
     return read_sync(_stored({"sync": sync}), RULES)
 

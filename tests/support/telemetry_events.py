@@ -39,6 +39,7 @@ def schedule(
         next_run_at=NOON + 900 * SECOND,
         next_check_at=NOON + 900 * SECOND,
         last_finished_at=NOON - 900 * SECOND,
+        check_after=900 * SECOND,
     )
     telemetry.jobs_scheduled([plan], jitter_pct_min=0, jitter_pct_max=0.2)
 

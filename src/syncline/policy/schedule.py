@@ -1,5 +1,6 @@
 """When a connection runs next: its interval, slot and jitter."""
 
+import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -36,6 +37,7 @@ class StoredSync(NamedTuple):
     next_run_at: str | None
     last_jitter_seconds: str | None
     first_activated_at: str | None
+    cadence: str | None = None  # what an adaptive cadence depends on; None without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,12 @@ class SyncOptions(NamedTuple):
     interval_is_bad: bool
     first_activated_at: datetime | None
     complaints: tuple[Complaint, ...]
+    shortest: timedelta | None = None  # of an adaptive cadence: the next interval may be this
+
+    @property
+    def check_after(self) -> timedelta:
+        """How long after a run its next slot may come, at the earliest."""
+        return self.interval if self.shortest is None else self.shortest
 
 
 class Slot(NamedTuple):
@@ -88,7 +96,9 @@ class RunPlan(NamedTuple):
     next_run_at: datetime
     next_check_at: datetime
     last_finished_at: datetime | None
+    check_after: timedelta
     repairs_interval: bool = False
+    is_adaptive: bool = False
 
 
 class Pull(NamedTuple):
@@ -123,7 +133,7 @@ def plan_run(
     jitter = timedelta(0, jitter_seconds)
     if candidate.last_finished_at is None:
         reference = options.first_activated_at or candidate.created_at or now
-        slot_at, scheduled_at, next_check_at = now, now, now + interval
+        slot_at, scheduled_at, next_check_at = now, now, now + options.check_after
         next_run_at = reference + interval + jitter
     elif _is_ahead(candidate, options, now):
         slot_at = _slot_beside_ahead(candidate, now)
@@ -131,7 +141,7 @@ def plan_run(
         next_run_at = next_check_at
     else:
         slot_at, next_run_at = plan_slot(candidate.last_finished_at, interval, now)
-        scheduled_at, next_check_at = slot_at + jitter, next_run_at
+        scheduled_at, next_check_at = slot_at + jitter, slot_at + options.check_after
     return RunPlan(
         candidate.connection_id,
         candidate.tenant_id,
@@ -144,7 +154,9 @@ def plan_run(
         next_run_at,
         next_check_at,
         candidate.last_finished_at,
+        options.check_after,
         options.interval_is_bad,
+        options.shortest is not None,
     )
 
 
@@ -177,7 +189,7 @@ def pull_to_new_interval(
 ) -> Pull | None:
     """Return when the pending job must run, if its interval has changed since it was planned."""
     last, interval = candidate.last_finished_at, options.interval
-    if last is None or not interval_has_changed(candidate, options, rules):
+    if last is None or options.shortest or not interval_has_changed(candidate, options, rules):
         return None
     next_run_at = plan_slot(last, interval, now).next_run_at
     return Pull(candidate.connection_id, max(now, last + interval), next_run_at)
@@ -219,12 +231,79 @@ def read_sync(stored: StoredSync, rules: ScheduleRules) -> SyncOptions:
     jitter = stored.last_jitter_seconds
     if not _is_absent(jitter) and not INTEGER.fullmatch(jitter or ""):
         complaints.append(Complaint("sync.last_jitter_seconds", "is not an integer of 0 or more"))
+    cadence = None
+    if stored.cadence is not None:
+        cadence = _read_cadence(stored.cadence, rules, complaints)
     return SyncOptions(
-        interval or rules.default_interval,
+        cadence.effective if cadence else interval or rules.default_interval,
         interval is None and not _is_absent(stored.interval_seconds),
         first_activated_at,
         tuple(complaints),
+        cadence.shortest if cadence else None,
     )
+
+
+class Cadence(NamedTuple):
+    """The bounds of an adaptive interval, the one of the last plan, and how that run ended."""
+
+    shortest: timedelta
+    longest: timedelta
+    planned: timedelta | None = None
+    last_status: str | None = None  # None if the job is gone
+    was_empty: bool | None = None
+
+    @property
+    def effective(self) -> timedelta:
+        """Return the interval to the next run.
+
+        An empty run doubles it; one that brought something begins at the shortest again. A run
+        that failed says nothing about what there is to sync. A job that is gone counts as empty,
+        because empty ones are the first to go.
+        """
+        if self.planned is None or not self.shortest <= self.planned <= self.longest:
+            return self.shortest
+        if self.last_status in ("failed", "cancelled"):
+            return self.planned
+        if self.was_empty or self.last_status is None:
+            return min(2 * self.planned, self.longest)
+        return self.shortest
+
+
+def _read_cadence(text: str, rules: ScheduleRules, complaints: list[Complaint]) -> Cadence | None:
+    """Return the adaptive cadence; None if its bounds are bad."""
+    bounds_text, planned_text, last_status, was_empty = json.loads(text)
+    if _is_absent(bounds_text):
+        return None
+    bounds = _read_bounds(bounds_text, rules)
+    if bounds is None:
+        longest = int(rules.maximum_interval.total_seconds())
+        complaints.append(
+            Complaint(
+                "sync.adaptive",
+                f"{bounds_text[:60]} is not {{min_seconds, max_seconds}}, integers from "
+                f"{MINIMUM_INTERVAL_SECONDS} to {longest}, the least first; it is ignored",
+            )
+        )
+        return None
+    is_integer = INTEGER.fullmatch(planned_text or "")
+    planned = timedelta(seconds=int(planned_text)) if is_integer else None
+    return Cadence(*bounds, planned, last_status, was_empty)
+
+
+def _read_bounds(text: str, rules: ScheduleRules) -> tuple[timedelta, timedelta] | None:
+    try:
+        stored = json.loads(text)
+    except ValueError:  # it is long, and was cut
+        return None
+    if not isinstance(stored, dict):
+        return None
+    seconds = [stored.get("min_seconds"), stored.get("max_seconds")]
+    if any(type(one) is not int for one in seconds):
+        return None
+    highest = int(rules.maximum_interval.total_seconds())
+    if not MINIMUM_INTERVAL_SECONDS <= seconds[0] <= seconds[1] <= highest:
+        return None
+    return timedelta(seconds=seconds[0]), timedelta(seconds=seconds[1])
 
 
 def _read_interval(

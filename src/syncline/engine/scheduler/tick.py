@@ -238,7 +238,7 @@ class Tick:
             if candidate.has_pending_job:
                 # Check again when the job may have run; a new interval may pull it forward.
                 decisions.pending += next_slot_at(candidate, options, now) <= self._horizon
-                decisions.next_checks.append((candidate.connection_id, now + options.interval))
+                decisions.next_checks.append((candidate.connection_id, now + options.check_after))
                 pull = pull_to_new_interval(candidate, options, rules, now)
                 if pull is not None:
                     decisions.pulls.append(pull)
@@ -262,7 +262,7 @@ class Tick:
         if len(saved) < len(plans):
             done = {plan.connection_id for plan in saved}
             next_checks += [
-                (plan.connection_id, now + plan.interval)
+                (plan.connection_id, now + plan.check_after)
                 for plan in plans
                 if plan.connection_id not in done
             ]

@@ -288,7 +288,7 @@ INVARIANTS = (
         ("two_ticks_ago", "maximum_interval", "default_interval"),
         """
         -- Connections that the tick missed. The tick may not have seen an edited interval yet, so
-        -- the longer of the two counts.
+        -- the longer of the two counts. An adaptive one is taken for the longest.
         SELECT c.id AS connection_id, done.last_finished_at, interval.seconds AS interval_seconds
           FROM {schema}.connections c
          CROSS JOIN LATERAL (
@@ -297,7 +297,8 @@ INVARIANTS = (
                 WHERE j.connection_id = c.id AND {is_completion}
                   AND j.status NOT IN ('queued', 'running')) done
          CROSS JOIN LATERAL (
-               SELECT max(CASE WHEN CASE WHEN text ~ '^[0-9]{1,9}$'
+               SELECT max(CASE WHEN c.metadata #> '{sync,adaptive}' IS NOT NULL THEN $3::int
+                               WHEN CASE WHEN text ~ '^[0-9]{1,9}$'
                                          THEN text::int BETWEEN 60 AND $3::int END
                                THEN text::int ELSE $4::int END) AS seconds
                  FROM unnest(ARRAY[c.interval_stored, c.interval_planned]) AS text) interval
@@ -322,7 +323,8 @@ INVARIANTS = (
         """
         -- Connections that the tick would check too late.
         SELECT c.id AS connection_id, c.look_at, done.last_finished_at
-          FROM (SELECT id, look_at, last_finished_at, interval_stored, interval_planned
+          FROM (SELECT id, look_at, last_finished_at, interval_stored, interval_planned,
+                       metadata #> '{sync,adaptive}' IS NOT NULL AS is_adaptive
                   FROM {schema}.connections WHERE status = 'active'
                  ORDER BY look_at DESC, id DESC LIMIT $2) c
          CROSS JOIN LATERAL (
@@ -336,7 +338,8 @@ INVARIANTS = (
                               AND pending.job_type = 'incremental'
                               AND pending.status IN ('queued', 'running'))
            AND c.look_at > done.last_finished_at + make_interval(secs =>
-                   CASE WHEN CASE WHEN c.interval_stored ~ '^[0-9]{1,9}$'
+                   CASE WHEN c.is_adaptive THEN $3::int
+                        WHEN CASE WHEN c.interval_stored ~ '^[0-9]{1,9}$'
                                   THEN c.interval_stored::int BETWEEN 60 AND $3::int END
                         THEN c.interval_stored::int ELSE $4::int END)
          LIMIT $1

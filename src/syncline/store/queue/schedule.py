@@ -164,13 +164,17 @@ READ_CANDIDATES = """
            left((c.metadata #> '{sync,next_run_at}')::text, 64) AS next_run_at,
            left((c.metadata #> '{sync,last_jitter_seconds}')::text, 64) AS last_jitter_seconds,
            left((c.metadata #> '{sync,first_activated_at}')::text, 64) AS first_activated_at,
+           CASE WHEN c.metadata #> '{sync,adaptive}' IS NOT NULL THEN jsonb_build_array(
+                left((c.metadata #> '{sync,adaptive}')::text, 1000),
+                left((c.metadata #> '{sync,effective_interval_seconds}')::text, 64),
+                done.status, done.is_empty)::text END AS cadence,
            c.interval_planned,
            CASE WHEN greatest(c.last_finished_at, done.finished_at) > c.look_at
                 THEN c.look_at END AS next_check_at
       FROM unnest($1::uuid[]) WITH ORDINALITY AS picked (id, place)
       JOIN {schema}.connections c ON c.id = picked.id
       LEFT JOIN LATERAL (
-           SELECT j.finished_at FROM {schema}.sync_jobs j
+           SELECT j.finished_at, j.status, j.is_empty FROM {schema}.sync_jobs j
             WHERE j.connection_id = c.id AND {is_completion}
               AND j.status IN ('succeeded', 'completed', 'failed', 'cancelled')
             ORDER BY j.finished_at DESC LIMIT 1) done ON true
@@ -181,7 +185,7 @@ READ_CANDIDATES = """
 async def read_candidates(tx: Transaction, ids: Sequence[UUID]) -> Iterator[Candidate]:
     """Return the candidates one at a time, so that few objects live at once."""
     rows = await tx.fetch(READ_CANDIDATES, ids)
-    return (Candidate._make((*row[:6], StoredSync._make(row[6:12]), *row[12:])) for row in rows)
+    return (Candidate._make((*row[:6], StoredSync._make(row[6:13]), *row[13:])) for row in rows)
 
 
 SAVE_PLANS = """
@@ -217,11 +221,14 @@ def _patch(plan: RunPlan) -> str:
     A tick does this for every connection, and `json.dumps` takes three times as long. No value
     needs an escape.
     """
-    seconds = int(plan.interval.total_seconds()) if plan.repairs_interval else None
-    repair = f', "interval_seconds": {seconds}' if seconds else ""
+    more = ""
+    if plan.is_adaptive:
+        more = f', "effective_interval_seconds": {int(plan.interval.total_seconds())}'
+    elif plan.repairs_interval:
+        more = f', "interval_seconds": {int(plan.interval.total_seconds())}'
     return (
         f'{{"next_run_at": "{rfc3339(plan.next_run_at)}", '
-        f'"last_jitter_seconds": {plan.jitter_seconds}{repair}}}'
+        f'"last_jitter_seconds": {plan.jitter_seconds}{more}}}'
     )
 
 
@@ -280,9 +287,10 @@ async def still_edited(tx: Transaction, *, horizon: datetime) -> list[UUID]:
 
 COUNT_OVERDUE = """
     -- How many of these have no pending job although their slot has passed. The interval is read as
-    -- policy.schedule reads it; a test compares the two.
+    -- policy.schedule reads it; a test compares the two. An adaptive one is taken for the longest.
     SELECT count(*) FROM unnest($1::uuid[]) AS candidate (id)
-     CROSS JOIN LATERAL (SELECT interval_stored, last_finished_at
+     CROSS JOIN LATERAL (SELECT interval_stored, last_finished_at,
+                                metadata #> '{sync,adaptive}' IS NOT NULL AS is_adaptive
                            FROM {schema}.connections
                           WHERE id = candidate.id AND status = 'active' OFFSET 0) c
       LEFT JOIN LATERAL (
@@ -295,7 +303,8 @@ COUNT_OVERDUE = """
                           AND pending.job_type = 'incremental'
                           AND pending.status IN ('queued', 'running') OFFSET 0)
        AND coalesce(greatest(c.last_finished_at, done.finished_at) + make_interval(secs =>
-               CASE WHEN CASE WHEN c.interval_stored ~ '^[0-9]{1,9}$'
+               CASE WHEN c.is_adaptive THEN $3
+                    WHEN CASE WHEN c.interval_stored ~ '^[0-9]{1,9}$'
                               THEN c.interval_stored::int BETWEEN 60 AND $3 END
                     THEN c.interval_stored::int ELSE $4 END) <= $2, true)
 """

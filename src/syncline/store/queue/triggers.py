@@ -11,12 +11,21 @@ from syncline.store.pool import Transaction
 
 TRIGGER = """
     -- Sync now: insert a job; or pull the queued one forward, ending its wait unless the provider
-    -- asked for it; or request one rerun after the running one. Then wake the workers. All in one
-    -- statement, because the caller waits for it.
+    -- asked for it; or request one rerun after the running one. An adaptive cadence begins again at
+    -- its shortest interval. Then wake the workers. All in one statement, because the caller waits
+    -- for it.
     WITH connection AS MATERIALIZED (
-        SELECT id, tenant_id, provider_slug, status FROM {schema}.connections
+        SELECT id, tenant_id, provider_slug, status,
+               metadata #> '{sync,adaptive}' IS NOT NULL AS is_adaptive
+          FROM {schema}.connections
          WHERE id = $2 AND ($3::text IS NULL OR tenant_id = $3)
            FOR NO KEY UPDATE
+    ), hurried AS (
+        UPDATE {schema}.connections c
+           SET metadata = c.metadata #- '{sync,effective_interval_seconds}',
+               look_at = '1970-01-01 00:00:00+00'
+          FROM connection
+         WHERE c.id = connection.id AND connection.is_adaptive AND connection.status = 'active'
     ), triggered AS (
         INSERT INTO {schema}.sync_jobs AS j
                (id, tenant_id, provider_slug, connection_id, job_type, priority, cursor,
