@@ -169,4 +169,23 @@ SCHEDULE = (
         ),
         "tests/engine/worker/test_standstills.py::test_listening_that_failed_at_first_is_tried_again",
     ),
+    Mutation(
+        "the early look at an adaptive connection",
+        "a run that brought something is followed up only after the long interval",
+        "policy/schedule.py",
+        (
+            (
+                "return self.interval if self.shortest is None else self.shortest",
+                "return self.interval",
+            ),
+        ),
+        "tests/scenarios/test_adaptive_cadence.py::test_a_run_that_brings_something_begins_at_the_shortest_again",
+    ),
+    Mutation(
+        "the short interval after a trigger",
+        "a trigger leaves an adaptive connection at its long interval",
+        "store/queue/triggers.py",
+        (("AND connection.is_adaptive AND", "AND false AND"),),
+        "tests/scenarios/test_adaptive_cadence.py::test_a_trigger_begins_at_the_shortest_again",
+    ),
 )

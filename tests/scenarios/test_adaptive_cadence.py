@@ -14,9 +14,8 @@ async def test_empty_runs_double_the_interval_up_to_the_longest(world: World) ->
     bounds = BOUNDS | {"max_seconds": 1000}
     connection = await world.connection(last_finished="12:00", sync={"adaptive": bounds})
 
-    planned = []
-    for slot in ("12:05", "12:15", "12:31:40", "12:48:20"):
-        planned.append(await plan_and_run(world, connection, slot))
+    slots = ("12:05", "12:15", "12:31:40", "12:48:20")
+    planned = [await plan_and_run(world, connection, slot) for slot in slots]
 
     assert planned == [300, 600, 1000, 1000]
 
@@ -47,7 +46,7 @@ async def test_a_run_that_failed_leaves_the_interval_as_it_is(world: World) -> N
     connection = await world.connection(last_finished="12:00", sync={"adaptive": BOUNDS})
     await plan_and_run(world, connection, "12:05")
     await plan_and_run(world, connection, "12:15", Permanent("gone"))
-    await world.engine.resume(connection.id)
+    await world.engine.connections.resume(connection.id)
 
     assert await plan_and_run(world, connection, "12:25") == 600
 
@@ -70,8 +69,8 @@ async def test_the_last_job_may_be_pruned(world: World) -> None:
     """An empty job is kept for hours only; without it the interval still doubles."""
     connection = await world.connection(last_finished="12:00", sync={"adaptive": BOUNDS})
     await plan_and_run(world, connection, "12:05")
-    await world.tick("12:10")  # copies the completion to the connection
-    await world.sql("DELETE FROM {schema}.sync_jobs")
+    await world.sql("UPDATE {schema}.connections SET last_finished_at = $1", at("12:05"))
+    await world.sql("DELETE FROM {schema}.sync_jobs")  # both as the pruner does
 
     assert await plan_and_run(world, connection, "12:15") == 600
 

@@ -297,13 +297,13 @@ def _read_bounds(text: str, rules: ScheduleRules) -> tuple[timedelta, timedelta]
         return None
     if not isinstance(stored, dict):
         return None
-    seconds = [stored.get("min_seconds"), stored.get("max_seconds")]
-    if any(type(one) is not int for one in seconds):
+    shortest, longest = stored.get("min_seconds"), stored.get("max_seconds")
+    if type(shortest) is not int or type(longest) is not int:  # `True` is an int as well
         return None
     highest = int(rules.maximum_interval.total_seconds())
-    if not MINIMUM_INTERVAL_SECONDS <= seconds[0] <= seconds[1] <= highest:
+    if not MINIMUM_INTERVAL_SECONDS <= shortest <= longest <= highest:
         return None
-    return timedelta(seconds=seconds[0]), timedelta(seconds=seconds[1])
+    return timedelta(seconds=shortest), timedelta(seconds=longest)
 
 
 def _read_interval(
