@@ -161,6 +161,23 @@ async def test_the_documented_statements_work(database_url: str) -> None:
     assert found == [("paused", "300")]
 
 
+async def test_the_statement_for_an_adaptive_interval_works(database_url: str) -> None:
+    guide = (ROOT / "docs" / "guide" / "operating.md").read_text("utf-8")
+    [statement] = blocks(guide, "sql")
+    await fetch(
+        database_url,
+        "INSERT INTO syncline.connections (tenant_id, provider_slug, external_id, metadata)"
+        """ VALUES ('acme', 'rest', 'a', '{"sync": {}}')""",
+    )
+
+    await fetch(database_url, statement)
+
+    [(stored,)] = await fetch(
+        database_url, "SELECT metadata #>> '{sync,adaptive,max_seconds}' FROM syncline.connections"
+    )
+    assert stored == "7200"
+
+
 async def fetch(url: str, query: str) -> list[tuple[Any, ...]]:
     session = await asyncpg.connect(url)
     try:
