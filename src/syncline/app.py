@@ -27,6 +27,7 @@ from syncline.engine.upkeep.retention import Pruner
 from syncline.engine.wakeup import Wakeup
 from syncline.engine.worker.worker import Worker
 from syncline.errors import SettingsError
+from syncline.http.gate import ClosedProviders
 from syncline.http.pool import ConnectionPool
 from syncline.keyring import KeyRing
 from syncline.model import ApiRole, Finding, Job, JobType, SchemaVersions
@@ -38,6 +39,7 @@ from syncline.services.base import ServiceContext
 from syncline.services.connections import Connections
 from syncline.services.doctor import Doctor
 from syncline.services.explain import Explanations
+from syncline.services.gates import Gates
 from syncline.services.jobs import Jobs
 from syncline.services.secrets import Secrets
 from syncline.services.signals import Signals
@@ -65,6 +67,7 @@ class Engine:
     tenants: Tenants
     stats: Stats
     doctor: Doctor
+    gates: Gates
 
     def __init__(
         self,
@@ -81,8 +84,10 @@ class Engine:
         self.telemetry = Telemetry(
             tenant_label=self.settings.telemetry.tenant_label, cell=self.settings.schema
         )
-        self._http_pool = ConnectionPool()
-        configure_connectors(self.providers, self.settings, self.telemetry.http, self._http_pool)
+        self._http_pool, self._closed = ConnectionPool(), ClosedProviders()
+        configure_connectors(
+            self.providers, self.settings, self.telemetry.http, self._http_pool, self._closed
+        )
         self._clock = clock_from(clock)
         self._vault = Vault(KeyRing.of(self.settings.secret_keys))
         self._dice = Dice(rng)
@@ -256,7 +261,12 @@ class Engine:
         engine = EngineContext(self._pool, settings, clock, self._dice, telemetry)
         self._scheduler = Scheduler(engine, self._wakeup)
         self._worker = Worker(
-            engine, self._lease_pool, self.providers, self._token_refresher, claim_now
+            engine,
+            self._lease_pool,
+            self.providers,
+            self._token_refresher,
+            claim_now,
+            self._closed,
         )
         self._key_uses = KeyUses(self._pool)
         self._files = ConnectorFiles(self._pool, self.providers)
@@ -280,6 +290,7 @@ class Engine:
         context = ServiceContext(self._pool, self.settings, self._clock, self._wakeup)
         self.access = Access(context, self._key_uses)
         self.doctor = Doctor(context)
+        self.gates = Gates(context)
         self.secrets = Secrets(context, self._vault)
         self.tenants = Tenants(context, self._files)
         self.tenant_providers = TenantProviders(context, self.providers)

@@ -3,6 +3,7 @@
 SyncError                 raised by a connector
 ├── RateLimited           wait, at least as long as the provider asked
 ├── Transient             try again with backoff
+│   └── Deferred          raised by `self.http` while nobody may call the provider; no failure
 ├── Unauthorized          stop until a person signs in again (needs_reauth)
 └── Permanent             stop until a person fixes the cause (error)
 
@@ -24,7 +25,7 @@ TooSlow                   a query took too long; a narrower filter may help
 from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 Hint = float | Decimal | str | timedelta | None
@@ -48,20 +49,32 @@ class RateLimited(SyncError):
     """The provider asks for a pause; the hint, if given, is the shortest wait."""
 
     retry_after_seconds: Any = None  # as it was given: a `Hint`
+    scope: str | None = None
 
     def __init__(
         self,
         message: str = "",
         *,
         retry_after_seconds: Hint = None,
+        scope: Literal["app"] | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
+        """With the scope "app" the limit is the application's: all its connections wait."""
         super().__init__(message, details=details)
         self.retry_after_seconds = retry_after_seconds
+        self.scope = scope
 
 
 class Transient(SyncError):
     """A temporary failure: the same call may succeed later."""
+
+
+class Deferred(Transient):
+    """Nobody may call the provider for so many seconds. The run ends, and counts as no failure."""
+
+    def __init__(self, provider_slug: str, seconds: float) -> None:
+        super().__init__(f"{provider_slug} may not be called for {seconds:.0f} s")
+        self.seconds = seconds
 
 
 class Unauthorized(SyncError):

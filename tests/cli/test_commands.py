@@ -265,6 +265,7 @@ def test_providers_tells_where_each_connector_is_from(
     assert found["git"]["from"].startswith("syncline ")
     assert {
         "provider": "tickets",
+        "state": "usual",
         "connector": "own_tickets.Tickets",
         "from": "module own_tickets",
     } in with_own

@@ -11,6 +11,7 @@ from support.world import at
 from syncline.model import ConnectionStatus, Worker
 from syncline.policy.evidence import Evidence, PendingJob, Reason, StoppingJob
 from syncline.policy.explain import explain
+from syncline.policy.gates import Gate
 
 NOON = at("12:00")
 FIRST, SECOND = UUID(int=1), UUID(int=2)
@@ -120,6 +121,35 @@ CASES: dict[str, tuple[Evidence, Reason, str]] = {
         evidence(job(retry_after=at("12:10"), attempts=1, error={**FAILED, "hinted": True})),
         Reason.RATE_LIMITED,
         "The provider asked for this pause",
+    ),
+    "a provider that a person has paused": (
+        evidence(job(), gate=Gate("github", paused_at=at("11:50"), paused_because="maintenance")),
+        Reason.PROVIDER_PAUSED,
+        "github was paused at 2025-01-01 11:50:00Z (10 min ago) (maintenance).",
+    ),
+    "a provider that is down": (
+        evidence(
+            job(),
+            gate=Gate(
+                "github",
+                opened_at=at("11:59"),
+                opened_because="20 of 20 attempts failed within a minute",
+                probe_at=at("12:00:30"),
+            ),
+        ),
+        Reason.PROVIDER_OPEN,
+        "20 of 20 attempts failed within a minute. The next probe comes at 2025-01-01 12:00:30Z",
+    ),
+    "a provider that limits the application": (
+        evidence(job(retry_after=at("12:00:30")), gate=Gate("github", closed_until=at("12:00:30"))),
+        Reason.BUDGET,
+        "github limits this application. All of its connections wait, and may call it again at"
+        " 2025-01-01 12:00:30Z (in 30 s).",
+    ),
+    "a limit that has passed": (
+        evidence(job(), gate=Gate("github", closed_until=at("12:00"))),
+        Reason.ABOUT_TO_START,
+        "claims it within a moment",
     ),
     "single flight": (
         evidence(job(), RUNNING),

@@ -154,8 +154,9 @@ def syncline(
     context.obj = Session(database_url, schema, modules, log_level, log_format)
 
 
-for module in (run, migrate, providers, verify, status, doctor, workers):
+for module in (run, migrate, verify, status, doctor, workers):
     app.add_typer(module.commands)
+app.add_typer(providers.commands, name="providers")
 app.add_typer(connections.commands, name="connections")
 app.add_typer(connector.commands, name="connector")
 app.add_typer(jobs.commands, name="jobs")

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from syncline.http.environment import HttpEnvironment, HttpLimits, HttpTelemetry
+from syncline.http.gate import ClosedProviders
 from syncline.http.pool import ConnectionPool
 from syncline.sdk.connector import Connector
 from syncline.settings import Settings
@@ -19,6 +20,7 @@ def configure_connectors(
     settings: Settings,
     telemetry: HttpTelemetry,
     pool: ConnectionPool | None = None,
+    closed: ClosedProviders | None = None,
 ) -> None:
     """Set each connector's HTTP environment, limits, folder and settings."""
     http = settings.http
@@ -39,6 +41,7 @@ def configure_connectors(
                 allow_private=http.allows_private(provider_slug),
                 telemetry=telemetry,
                 pool=pool,
+                closed=closed,
             )
             connector.child_limits = replace(connector.child_limits, cpu_seconds=cpu_seconds)
             connector.sandboxed = not settings.foreign.is_unsandboxed(provider_slug)

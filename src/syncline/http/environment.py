@@ -10,6 +10,7 @@ from syncline.http.addresses import is_public
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from syncline.http.gate import ClosedProviders
     from syncline.http.messages import Request, Response
     from syncline.http.pool import ConnectionPool
 
@@ -91,6 +92,7 @@ class HttpEnvironment:
     ssl_context: "SSLContext | None" = None
     intercept: Intercept | None = None
     on_exchange: Callable[[Exchange], None] | None = None
+    closed: "ClosedProviders | None" = None  # those that nobody may call at present
     pool: "ConnectionPool | None" = None  # without one, each client opens its own connections
 
     def with_limits(self, **changes: float | int) -> "HttpEnvironment":

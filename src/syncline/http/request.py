@@ -75,6 +75,8 @@ class Sender:
         """Return the response, whatever its status, and report the exchange."""
         environment = self._environment
         check_url(request.url, allow_private=environment.allow_private)
+        if environment.closed is not None:
+            await environment.closed.wait(self._provider_slug)
         if environment.on_exchange is not None:
             return await self._send_reporting(request, bounds, scrub)
         with environment.telemetry.request(

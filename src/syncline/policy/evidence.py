@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.model import ConnectionStatus, Worker
+from syncline.policy.gates import Gate
 from syncline.text import rfc3339
 
 
@@ -26,6 +27,9 @@ class Reason(StrEnum):
     JITTER = "jitter"
     BACKOFF = "backoff"
     RATE_LIMITED = "rate_limited"
+    PROVIDER_PAUSED = "provider_paused"
+    PROVIDER_OPEN = "provider_open"
+    BUDGET = "budget"
     SINGLE_FLIGHT = "single_flight"
     STOPPING = "stopping"
     NO_WORKER = "no_worker"
@@ -95,6 +99,7 @@ class Evidence:
     tick_interval: timedelta
     lookahead: timedelta
     flight_by_type: bool
+    gate: Gate | None = None  # of the provider, if it is shut
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,8 @@ def _judge_unplanned(evidence: Evidence) -> Cause:
 
 def _judge_queued(evidence: Evidence, job: PendingJob, blocking: Sequence[PendingJob]) -> Cause:
     now = evidence.now
+    if (cause := _judge_gate(evidence, job)) is not None:
+        return cause
     if job.retry_after is not None and job.retry_after > now:
         return _judge_backoff(evidence, job, job.retry_after)
     if job.scheduled_at > now:
@@ -157,6 +159,38 @@ def _judge_queued(evidence: Evidence, job: PendingJob, blocking: Sequence[Pendin
         if not evidence.flight_by_type or stopping.job_type == job.job_type:
             return _judge_stopping(evidence, job, stopping)
     return _judge_workers(evidence, job)
+
+
+def _judge_gate(evidence: Evidence, job: PendingJob) -> Cause | None:
+    """Return why nobody may call the provider, if that is so."""
+    gate, now = evidence.gate, evidence.now
+    provider = evidence.provider_slug
+    if gate is None or not gate.is_shut(now):
+        return None
+    if gate.paused_at is not None:
+        why = f" ({_line(gate.paused_because)})" if gate.paused_because else ""
+        reason, until = Reason.PROVIDER_PAUSED, None
+        shown = (
+            f"{provider} was paused {_moment(gate.paused_at, now)}{why}. "
+            f"`syncline providers resume {provider}` lets its jobs start again."
+        )
+    elif gate.opened_at is not None:
+        reason, until = Reason.PROVIDER_OPEN, gate.probe_at
+        probe = f"The next probe comes {_moment(until, now)}." if until else ""
+        shown = (
+            f"{provider} has been taken for down since {_instant_text(gate.opened_at, now)}: "
+            f"{_line(gate.opened_because or 'its attempts failed')}. {probe} "
+            "Its jobs wait without losing attempts."
+        )
+    else:
+        reason, until = Reason.BUDGET, gate.closed_until
+        assert until is not None
+        shown = (
+            f"{provider} limits this application. All of its connections wait, and may call it "
+            f"again {_moment(until, now)}."
+        )
+    waits = f"Job {job.id} waits: {shown}"
+    return Cause(reason, waits, job.due_at, waits_until=until, waits_for_job=job.id)
 
 
 def _judge_stopping(evidence: Evidence, job: PendingJob, stopping: StoppingJob) -> Cause:

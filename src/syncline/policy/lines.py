@@ -1,6 +1,6 @@
 """The lines of ready jobs, one per provider and priority, as a process remembers them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -59,9 +59,17 @@ class Lines:
         self._started_at = 0.0  # when lines were last read from their very start
         self._pause = 0.0  # and how long that may be ago
 
-    def columns(self, *, from_start: bool) -> LineColumns:
-        """Return what a claim needs, to read each line from its very start or its beginning."""
-        lines = self._lines.values()
+    def columns(self, *, from_start: bool, only: Collection[str] | None = None) -> LineColumns:
+        """Return what a claim needs, to read each line from its very start or its beginning.
+
+        With `only`, the lines of other providers are left out.
+        """
+        lines: Collection[Line] = self._lines.values()
+        gaps = self._gaps
+        if only is not None:
+            lines = [line for line in lines if line.provider_slug in only]
+            kept = [gap for gap in zip(*gaps, strict=True) if gap[0] in only]
+            gaps = list(zip(*kept, strict=True)) or ((), (), ())
         return LineColumns(
             (
                 [line.provider_slug for line in lines],
@@ -69,7 +77,7 @@ class Lines:
                 [BEFORE_ALL if from_start else line.begins_at for line in lines],
                 [FIRST_ID if from_start else line.begins_with for line in lines],
             ),
-            self._gaps,
+            gaps,
         )
 
     def is_start_due(self, monotonic: float, *, is_idle: bool) -> bool:

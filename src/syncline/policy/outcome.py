@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, assert_never
 
-from syncline.errors import ContractError, Permanent, RateLimited, SyncError, Unauthorized
+from syncline.errors import (
+    ContractError,
+    Deferred,
+    Permanent,
+    RateLimited,
+    SyncError,
+    Unauthorized,
+)
 from syncline.model import ConnectionStatus
 from syncline.policy.backoff import Backoff, read_hint
 from syncline.redaction import mask_secrets
@@ -20,6 +27,7 @@ MAX_MESSAGE_BYTES = 2000
 MAX_DETAILS_BYTES = 1000
 MAX_IGNORED_BYTES = 200
 LAPSES_TO_FAIL = 5
+DEEPEST_CAUSE = 20  # of an error, that is looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Back to the queue as it was, eligible at once."""
+    """Back to the queue as it was, eligible at once or when its provider may be called again."""
+
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,8 @@ def judge(
     match ending:
         case Page():
             return Succeeded(ending)
+        case Raised(error) if deferred := find_deferred(error):
+            return Released(now + timedelta(seconds=deferred.seconds))
         case Raised(error):
             return judge_failure(error, rules, attempts=prior.attempts, now=now, roll=roll)
         case Lapsed():
@@ -118,6 +130,16 @@ def judge(
             return Cancelled()
         case _:
             assert_never(ending)
+
+
+def find_deferred(error: BaseException) -> Deferred | None:
+    """Return the deferred call that an error comes from, whatever a connector has made of it."""
+    found: BaseException | None = error
+    for _ in range(DEEPEST_CAUSE):
+        if found is None or isinstance(found, Deferred):
+            return found
+        found = found.__cause__ or found.__context__
+    return None
 
 
 def judge_failure(

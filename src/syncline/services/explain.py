@@ -11,6 +11,7 @@ from syncline.services.base import BaseService
 from syncline.store.checks import explain as evidence
 from syncline.store.data import workers
 from syncline.store.pool import Transaction
+from syncline.store.queue import gates
 
 
 class Explanations(BaseService):
@@ -51,4 +52,5 @@ class Explanations(BaseService):
             tick_interval=settings.scheduler.tick_interval,
             lookahead=settings.scheduler.lookahead,
             flight_by_type=settings.executor.single_flight == "job_type",
+            gate=await gates.read_one(tx, seen.candidate.provider_slug),
         )

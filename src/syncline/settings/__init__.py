@@ -25,6 +25,7 @@ from pydantic_settings import SettingsError as UnparsedError
 
 from syncline.errors import SettingsError
 from syncline.policy.backoff import Backoff
+from syncline.policy.breaker import BreakerRules
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS, ScheduleRules
 from syncline.redaction import mask_secrets
 from syncline.sdk.page import PageLimits
@@ -183,6 +184,37 @@ class RateLimitSettings(checks.Component):
         return max(self.backoff(slug).longest_unasked for slug in ("", *self.providers))
 
 
+class BreakerSettings(checks.Component):
+    """When a provider is taken for down, so that its jobs wait."""
+
+    failing_share: float = Field(
+        0.8, gt=0, le=1, description="Share of its attempts that fail as Transient or by timeout."
+    )
+    attempts: int = Field(20, ge=1, le=1_000_000, description="Least attempts in the window.")
+    connections: int = Field(5, ge=1, le=5, description="Least connections of the failed ones.")
+    window_seconds: float = Field(60, ge=5, le=3600, description="The window.")
+    first_probe_seconds: float = Field(
+        30,
+        ge=1,
+        le=3600,
+        description="Time until the first probe; each further one waits twice as long.",
+    )
+    longest_probe_seconds: float = Field(
+        900, ge=1, le=86_400, description="Longest time between two probes."
+    )
+
+    @property
+    def rules(self) -> BreakerRules:
+        return BreakerRules(
+            self.failing_share,
+            self.attempts,
+            self.connections,
+            timedelta(seconds=self.window_seconds),
+            timedelta(seconds=self.first_probe_seconds),
+            timedelta(seconds=self.longest_probe_seconds),
+        )
+
+
 class ApiSettings(checks.Component):
     """Where the API, the dashboard, health and metrics are served, and to whom."""
 
@@ -326,6 +358,7 @@ class Settings(BaseSettings):
     scheduler: SchedulerSettings = SchedulerSettings()
     executor: ExecutorSettings = ExecutorSettings()
     rate_limit: RateLimitSettings = RateLimitSettings()
+    breaker: BreakerSettings = BreakerSettings()
     http: HttpSettings = HttpSettings()
     foreign: ForeignSettings = ForeignSettings()
     git: GitSettings = GitSettings()

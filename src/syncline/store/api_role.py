@@ -45,6 +45,7 @@ TABLES = (
     Table("tenant_usage", ("SELECT", "INSERT", "UPDATE")),
     Table("schedulers", ("SELECT",), ANY_TENANT),
     Table("workers", ("SELECT",), ANY_TENANT),
+    Table("gates", ("SELECT",), ANY_TENANT),
 )
 
 

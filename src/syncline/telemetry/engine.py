@@ -18,6 +18,7 @@ from opentelemetry import trace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from syncline.clock import monotonic
+from syncline.policy.gates import Gate
 from syncline.policy.schedule import RunPlan
 from syncline.redaction import mask_secrets
 from syncline.telemetry import metrics
@@ -281,6 +282,26 @@ class Telemetry:
         self._executor.reaped[provider_slug].inc(count)
         fields: Fields = {"provider_slug": provider_slug, "count": count}
         self._log.event(EXECUTOR, logging.WARNING, "executor.jobs_reaped", fields)
+
+    def gates_read(self, gates: Sequence[Gate]) -> None:
+        """Show which providers are shut."""
+        shown = dict.fromkeys(self._executor.gates, 0)
+        for gate in gates:
+            shown[self._providers.shown(gate.provider_slug)] = 1
+        for label, value in shown.items():
+            self._executor.gates[label].set(value)
+
+    def provider_closed(self, provider_slug: str, wait: timedelta) -> None:
+        fields: Fields = {"provider_slug": provider_slug, "seconds": round(wait.total_seconds(), 1)}
+        self._log.event(EXECUTOR, logging.WARNING, "executor.provider_closed", fields)
+
+    def provider_down(self, provider_slug: str, because: str) -> None:
+        fields: Fields = {"provider_slug": provider_slug, "because": because}
+        self._log.event(EXECUTOR, logging.WARNING, "executor.provider_down", fields)
+
+    def provider_up(self, provider_slug: str) -> None:
+        fields: Fields = {"provider_slug": provider_slug}
+        self._log.event(EXECUTOR, logging.INFO, "executor.provider_up", fields)
 
     def slots_counted(self, slots: int) -> None:
         """Show how many jobs may run at once at present."""

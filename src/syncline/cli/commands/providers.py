@@ -1,28 +1,83 @@
-"""`syncline providers`: which providers can be synced here."""
+"""`syncline providers …`: which providers can be synced here, and which may be called now."""
 
 from collections.abc import Iterator
 from importlib.metadata import entry_points
+from typing import Annotated
 
 import typer
 
 from syncline.cli.options import AsJson
-from syncline.cli.output import print_json, print_table
+from syncline.cli.output import cell, print_fields, print_json, print_table, record, say
 from syncline.cli.session import session_of
+from syncline.policy.gates import Gate
 from syncline.sdk.connector import Connector
 
-commands = typer.Typer()
+commands = typer.Typer(
+    help="List providers; pause and resume them.",
+    invoke_without_command=True,
+    epilog="Example: syncline providers pause github --because 'maintenance until 14:00'",
+)
+Slug = Annotated[str, typer.Argument(metavar="PROVIDER", help="Its slug, such as github.")]
 
 
-@commands.command(epilog="Example: syncline providers --connectors my_connectors")
+@commands.callback()
 def providers(context: typer.Context, json: AsJson = False) -> None:
+    """List the providers that have a connector here, and pause or resume one."""
+    if context.invoked_subcommand is None:
+        _list(context, json=json)
+
+
+@commands.command("list", epilog="Example: syncline providers list --connectors my_connectors")
+def list_(context: typer.Context, json: AsJson = False) -> None:
     """List the providers that have a connector here."""
+    _list(context, json=json)
+
+
+@commands.command(epilog="Example: syncline providers show github")
+def show(context: typer.Context, provider: Slug, json: AsJson = False) -> None:
+    """Show whether jobs of a provider may start, and if not, why and until when."""
+    found = session_of(context).call(lambda engine: engine.gates.list())
+    gate = next((one for one in found if one.provider_slug == provider), Gate(provider))
+    if json:
+        print_json(record(gate))
+    else:
+        print_fields({"State": _state(gate), **record(gate)})
+
+
+@commands.command(epilog="Example: syncline providers pause github --because 'maintenance'")
+def pause(
+    context: typer.Context,
+    provider: Slug,
+    because: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why, for those who wonder.")
+    ] = None,
+) -> None:
+    """Start no job of a provider until it is resumed. Running jobs end as usual."""
+    session_of(context).call(lambda engine: engine.gates.pause(provider, because=because))
+    say(f"{provider} is paused. `syncline providers resume {provider}` undoes it.")
+
+
+@commands.command(epilog="Example: syncline providers resume github")
+def resume(context: typer.Context, provider: Slug) -> None:
+    """Let jobs of a provider start again, whatever kept them from it."""
+    had_gate = session_of(context).call(lambda engine: engine.gates.resume(provider))
+    say(f"{provider} may be called again." if had_gate else f"{provider} was not shut.")
+
+
+def _list(context: typer.Context, *, json: bool) -> None:
     from syncline.sdk.registry import connectors_by_provider
 
     session = session_of(context)
-    given = session.connectors(session.settings())
+    settings = session.settings()
+    given = session.connectors(settings)
+    # Without a database that is configured there is nobody to ask.
+    asked = settings.database_url is not None
+    gates = session.call(lambda engine: engine.gates.list()) if asked else []
+    states = {gate.provider_slug: _state(gate) for gate in gates}
     found = [
         {
             "provider": provider,
+            "state": states.get(provider, "usual") if asked else None,
             "connector": f"{type(connector).__module__}.{type(connector).__qualname__}",
             "from": _module(connector) if connector in given else _package(connector),
         }
@@ -31,7 +86,16 @@ def providers(context: typer.Context, json: AsJson = False) -> None:
     if json:
         print_json(found)
     else:
-        print_table(("Provider", "Connector", "From"), [tuple(entry.values()) for entry in found])
+        columns = ("Provider", "State", "Connector", "From")
+        print_table(columns, [tuple(map(cell, entry.values())) for entry in found])
+
+
+def _state(gate: Gate) -> str:
+    if gate.paused_at is not None:
+        return "paused"
+    if gate.opened_at is not None:
+        return "down"
+    return "limited" if gate.closed_until is not None else "usual"
 
 
 def _module(connector: Connector) -> str:

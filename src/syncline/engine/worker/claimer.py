@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
 from syncline.clock import Clock, monotonic
 from syncline.engine.context import EngineContext
+from syncline.engine.worker.gatekeeper import Gatekeeper
 from syncline.engine.worker.slots import Slots
 from syncline.policy.lines import Lines
 from syncline.store.errors import LostRace
@@ -35,39 +36,57 @@ class ClaimedBatch:
 class Claimer:
     """Claims due jobs for one kind of slots: ready ones, and those whose backoff has ended."""
 
-    def __init__(self, context: EngineContext, slots: Slots) -> None:
+    def __init__(self, context: EngineContext, slots: Slots, gatekeeper: Gatekeeper) -> None:
+        self._gatekeeper = gatekeeper
         self._settings = context.settings.executor
         self._clock = context.clock
         self._telemetry = context.telemetry
         self._slots = slots
         self._lines = Lines(slots.providers)
-        self._ended = EndedBackoffs(context.clock, slots.providers)
+        self._ended = EndedBackoffs(context.clock)
         self._is_idle = True  # the last claim found less than it asked for
 
     async def claim(
         self, session: SessionLease, limit: int, *, with_poison_job: bool
     ) -> ClaimedBatch:
-        """Claim due jobs, among them one poison job at most."""
-        await self._ended.look(session, limit)
-        poison_jobs = 1 if with_poison_job else 0
-        batch = await self._claim_once(session, limit, poison_jobs)
+        """Claim due jobs of providers that may be called, among them one poison job at most."""
+        gatekeeper, every = self._gatekeeper, self._slots.providers
+        await gatekeeper.look(session)
+        if (gate := await gatekeeper.begin_probe(session, every)) is not None:
+            probe = await self._claim_until_found(session, [gate.provider_slug], 1, 0)
+            if probe.rows:
+                gatekeeper.probing(gate, probe.rows[0]["id"])
+                return replace(probe, is_full=True)  # others have not been asked for yet
+            await gatekeeper.put_probe_off(session, gate)
+        providers = gatekeeper.open_among(every)
+        if not providers:
+            return ClaimedBatch(self._slots, (), uuid4(), monotonic(), 0, is_full=False)
+        return await self._claim_until_found(session, providers, limit, int(with_poison_job))
+
+    async def _claim_until_found(
+        self, session: SessionLease, providers: Sequence[str], limit: int, poison_jobs: int
+    ) -> ClaimedBatch:
+        """Claim again if a claim found nothing but lines that this process did not know."""
+        await self._ended.look(session, limit, providers)
+        batch = await self._claim_once(session, providers, limit, poison_jobs)
         for _ in range(REPEATED):
             if batch.rows or not batch.is_full:
                 break
-            batch = await self._claim_once(session, limit, poison_jobs)
+            batch = await self._claim_once(session, providers, limit, poison_jobs)
         return batch
 
     async def _claim_once(
-        self, session: SessionLease, limit: int, poison_jobs: int
+        self, session: SessionLease, providers: Sequence[str], limit: int, poison_jobs: int
     ) -> ClaimedBatch:
         from_start = self._lines.is_start_due(monotonic(), is_idle=self._is_idle)
         lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
+        only = None if providers is self._slots.providers else frozenset(providers)
         request = ClaimRequest(
-            self._slots.providers,
+            providers,
             limit,
             poison_jobs=poison_jobs,
             flight_by_type=self._settings.single_flight == "job_type",
-            lines=self._lines.columns(from_start=from_start),
+            lines=self._lines.columns(from_start=from_start, only=only),
             ended=self._ended.first(OFFERED_FOR_ONE * limit),
         )
         asked_at = monotonic()
@@ -101,6 +120,7 @@ class Claimer:
 
     def look_again(self) -> None:
         """Let the next claim look for everything that is due, however soon it comes."""
+        self._gatekeeper.look_again()
         self._lines.start_over()
         self._ended.look_again()
 
@@ -120,11 +140,9 @@ class EndedBackoffs:
     claim took three quarters as long as the claim.
     """
 
-    def __init__(
-        self, clock: Clock, providers: Sequence[str], *, most_known: int = MOST_KNOWN
-    ) -> None:
+    def __init__(self, clock: Clock, *, most_known: int = MOST_KNOWN) -> None:
         self._clock = clock
-        self._providers = providers
+        self._providers: Sequence[str] = ()  # of the last look
         self._most_known = most_known
         self._known: Sequence[UUID] = ()
         self._place = 0  # of the first that was not claimed
@@ -136,19 +154,21 @@ class EndedBackoffs:
     def has_more(self) -> bool:
         return self._place < len(self._known)
 
-    async def look(self, session: SessionLease, wanted: int) -> None:
-        """Look which backoffs have ended, if that is not known well enough."""
+    async def look(self, session: SessionLease, wanted: int, providers: Sequence[str]) -> None:
+        """Look which backoffs of these providers have ended, if it is not known well enough."""
         began = monotonic()
         runs_out = self._is_cut and self._was_claimed and self._left < wanted
-        if not runs_out and began < self._look_at:
+        is_known = providers is self._providers or providers == self._providers
+        if is_known and not runs_out and began < self._look_at:
             return
+        self._providers = providers
         async with session() as tx:
             self._known = await backoffs.ended(
                 tx,
-                self._providers,
+                providers,
                 now=self._clock.instant(),
                 limit=self._most_known,
-                read=max(1, MOST_READ // len(self._providers)),
+                read=max(1, MOST_READ // len(providers)),
             )
         self._place, self._was_claimed = 0, False
         self._is_cut = len(self._known) == self._most_known

@@ -12,6 +12,7 @@ from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.secrets.vault import trace_without_secrets, without_secrets
 from syncline.engine.worker.attempt import Caller, PageChecker, attempt
 from syncline.engine.worker.claimer import ClaimedBatch, Claimer
+from syncline.engine.worker.gatekeeper import Gatekeeper
 from syncline.engine.worker.runs import Run, Runs, safe_seconds
 from syncline.engine.worker.settle import ACTIVE
 from syncline.engine.worker.settle_queue import SettleQueue
@@ -42,6 +43,7 @@ class Executor:
         token_refresher: TokenRefresher,
         settle_queue: SettleQueue,
         runs: Runs,
+        gatekeeper: Gatekeeper,
     ) -> None:
         self._pool = context.pool
         self._settings = context.settings.executor
@@ -53,7 +55,7 @@ class Executor:
         self.slots = make_slots(
             self._callers, self._settings.concurrency, self._settings.max_run_seconds
         )
-        self._claimers = {slots: Claimer(context, slots) for slots in self.slots}
+        self._claimers = {slots: Claimer(context, slots, gatekeeper) for slots in self.slots}
         self._checker = PageChecker(self._settings.page_limits)
         self._streams = Streams(context, runs, self._checker)
         self._safe_seconds = safe_seconds(self._settings.lease_seconds)

@@ -238,8 +238,8 @@ def closed_job(one: Settlement, now: datetime) -> Closing:
             closing.status = JobStatus.FAILED
             closing.attempts = min(claim.attempts + 1, MOST_ATTEMPTS)
             closing.error, closing.lapses = error, min(lapses, MOST_LAPSES)
-        case Released():
-            closing.lapses = claim.lapses
+        case Released(until):
+            closing.lapses, closing.retry_after = claim.lapses, until
         case Cancelled():
             closing.status = JobStatus.CANCELLED
             closing.counts_as_last = claim.attempts > 0

@@ -4,16 +4,25 @@ import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from syncline.clock import monotonic, pause
 from syncline.engine.worker.settle import Settlement, Settler, SettleRetry, describe_refusal
 from syncline.errors import ContractError
-from syncline.policy.outcome import Cancelled, Failed, Raised, Released, Retry, Succeeded
+from syncline.policy.outcome import (
+    Cancelled,
+    Ending,
+    Failed,
+    Raised,
+    Released,
+    Retry,
+    Succeeded,
+)
 from syncline.sdk.page import NOTHING_NEW, Page
 from syncline.store.errors import is_held, is_timeout, lies_in_rows
+from syncline.store.queue.claims import Claim
 from syncline.telemetry.engine import FailedAttempt, Telemetry
 
 if TYPE_CHECKING:
@@ -29,6 +38,14 @@ BLOCKED_PAUSE_SECONDS, LONGEST_BLOCKED_PAUSE_SECONDS = 0.1, 2.0
 MAX_BLOCKED_BYTES = 256_000_000  # of pages whose rows another transaction holds
 
 
+class Observer(Protocol):
+    """Is told how runs end, by provider."""
+
+    def succeeded(self, provider_slug: str, count: int) -> None: ...
+    def pages_returned(self, job_ids: Iterable[UUID]) -> None: ...
+    def ended(self, claim: Claim, ending: Ending, limited_until: datetime | None) -> None: ...
+
+
 class SettleQueue:
     """Runs that wait to be settled, and the tasks that settle them in groups.
 
@@ -42,11 +59,13 @@ class SettleQueue:
         telemetry: Telemetry,
         lease_seconds: float,
         max_blocked_bytes: int = MAX_BLOCKED_BYTES,
+        observer: Observer | None = None,
     ) -> None:
         self._settler = settler
         self._telemetry = telemetry
         self._lease_seconds = lease_seconds
         self._max_blocked_bytes = max_blocked_bytes
+        self._observer = observer
         self._empty = _Waiting(LARGEST_EMPTY_GROUP)  # nothing to write but that jobs succeeded
         self._ended = _Waiting(LARGEST_GROUP)  # all others
         self._large: deque[Run] = deque()
@@ -293,6 +312,9 @@ class SettleQueue:
                 run.is_lost = one.is_fenced
                 duration = timedelta(seconds=run.ended - run.began)
                 record_unsuccessful(self._telemetry, one, duration)
+                if self._observer is not None and not one.is_fenced:
+                    until = one.outcome.retry_after if isinstance(one.outcome, Retry) else None
+                    self._observer.ended(one.claim, one.ending, until)
         self._record_succeeded(succeeded)
 
     def _record_succeeded(self, group: "Sequence[Run]") -> None:
@@ -305,6 +327,10 @@ class SettleQueue:
                 signals[run.claim.provider_slug] += run.ending.signal_count
         for provider, seconds in durations.items():
             self._telemetry.runs_succeeded(provider, seconds, signals=signals[provider])
+            if self._observer is not None:
+                self._observer.succeeded(provider, len(seconds))
+        if self._observer is not None:
+            self._observer.pages_returned(run.claim.id for run in group)
 
 
 def record_unsuccessful(telemetry: Telemetry, one: Settlement, duration: timedelta) -> None:

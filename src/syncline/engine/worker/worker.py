@@ -9,11 +9,13 @@ from syncline.engine.context import EngineContext
 from syncline.engine.loop import Loop, LoopSpec
 from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.worker.executor import Executor
+from syncline.engine.worker.gatekeeper import Gatekeeper
 from syncline.engine.worker.leases import LeaseKeeper
 from syncline.engine.worker.reaper import Reaper
 from syncline.engine.worker.runs import Runs
 from syncline.engine.worker.settle import Settler
 from syncline.engine.worker.settle_queue import SettleQueue
+from syncline.http.gate import ClosedProviders
 from syncline.sdk.connector import Connector
 from syncline.store.pool import Pool
 from syncline.store.stats import queue
@@ -31,15 +33,21 @@ class Worker:
         connectors: Mapping[str, Connector],
         token_refresher: TokenRefresher,
         claim_now: asyncio.Event,
+        closed: ClosedProviders,
     ) -> None:
         self._context = context
         self._claim_now = claim_now  # ends the pause of the claim loop
         self._renew_now = asyncio.Event()  # ends the pause of the renew loop
         self.settler = Settler(context)
         lease_seconds = context.settings.executor.lease_seconds
-        self.settle_queue = SettleQueue(self.settler, context.telemetry, lease_seconds)
+        self.gatekeeper = Gatekeeper(context, closed)
+        self.settle_queue = SettleQueue(
+            self.settler, context.telemetry, lease_seconds, observer=self.gatekeeper
+        )
         self.runs = Runs(self.settle_queue, claim_now, self._renew_now)
-        self.executor = Executor(context, connectors, token_refresher, self.settle_queue, self.runs)
+        self.executor = Executor(
+            context, connectors, token_refresher, self.settle_queue, self.runs, self.gatekeeper
+        )
         self.keeper = LeaseKeeper(context, lease_pool, self.runs, claim_now)
         self.reaper = Reaper(context, self.settler, claim_now)
 
@@ -48,6 +56,7 @@ class Worker:
         return [
             LoopSpec("claim", self.executor.step, wake=self._claim_now),
             LoopSpec("reap", self.reaper.step),
+            LoopSpec("gates", self.gatekeeper.step),
             LoopSpec("renew", self.keeper.renew, longest_pause=lease, wake=self._renew_now),
             LoopSpec("watch", self.keeper.watch),
             LoopSpec("measure", self._measure_queue, longest_pause=MEASURE_EVERY),
@@ -71,7 +80,7 @@ class Worker:
     @asynccontextmanager
     async def _keeping_leases(self) -> AsyncIterator[None]:
         """Renew and watch in the background while jobs run outside of the service."""
-        specs = [spec for spec in self.loops() if spec.name in ("renew", "watch")]
+        specs = [spec for spec in self.loops() if spec.name in ("renew", "watch", "gates")]
         telemetry, dice = self._context.telemetry, self._context.dice
         tasks = [asyncio.create_task(Loop(spec, telemetry, dice).run()) for spec in specs]
         try:

@@ -1,0 +1,274 @@
+"""Knows which providers may be called now, and finds out which ones are down."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from syncline.clock import monotonic, new_id
+from syncline.engine.context import EngineContext
+from syncline.errors import RateLimited
+from syncline.http.gate import ClosedProviders
+from syncline.policy.breaker import counts, is_down, is_failure, is_own_network, next_probe
+from syncline.policy.gates import LIMITED_WITHIN, Gate, is_for_everybody
+from syncline.policy.outcome import Ending, Raised, find_deferred
+from syncline.store.pool import SessionLease, Transaction
+from syncline.store.queue import gates
+from syncline.store.queue.claims import Claim
+
+LOOK_EVERY_SECONDS = 0.5
+REPORT_EVERY = timedelta(seconds=1)
+REPORT_COUNTS = timedelta(seconds=3)  # a report that is older is of a process that is well or gone
+LONGEST_PROBE = timedelta(minutes=1)  # then its worker is taken for gone
+NAMED_CONNECTIONS = 5  # of a report: enough to count up to the least that the rules ask for
+
+
+class Window:
+    """The attempts of one provider in the last minute, second by second."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._attempts: dict[int, int] = defaultdict(int)
+        self._failures: dict[int, int] = defaultdict(int)
+        self._failing: dict[UUID, int] = {}  # connections, and when each failed last
+
+    def succeeded(self, count: int, now: float) -> None:
+        self._attempts[int(now)] += count
+        if len(self._attempts) > 2 * self._seconds:
+            self._forget(now)
+
+    def failed(self, connection_id: UUID, now: float, *, is_down: bool) -> None:
+        self._attempts[int(now)] += 1
+        if is_down:
+            self._failures[int(now)] += 1
+            self._failing.pop(connection_id, None)
+            self._failing[connection_id] = int(now)
+
+    def tally(self, now: float) -> tuple[int, int, Sequence[UUID]]:
+        """Return attempts, failures, and some connections of the failures."""
+        self._forget(now)
+        connections = list(self._failing)[-NAMED_CONNECTIONS:]
+        return sum(self._attempts.values()), sum(self._failures.values()), connections
+
+    def _forget(self, now: float) -> None:
+        oldest = now - self._seconds
+        for seen in (self._attempts, self._failures):
+            for second in [second for second in seen if second < oldest]:
+                del seen[second]
+        for id_ in [id_ for id_, second in self._failing.items() if second < oldest]:
+            del self._failing[id_]
+
+
+@dataclass(slots=True)
+class Notes:
+    """What runs have shown since the last step, to be written by the next one."""
+
+    limited: list[tuple[str, UUID, datetime]] = field(default_factory=list)
+    closed: dict[str, datetime] = field(default_factory=dict)  # for everybody, until then
+    probes: list[tuple[Gate, bool | None]] = field(default_factory=list)  # good, bad or cut short
+
+
+class Gatekeeper:
+    """Reads the gates for the claims and the calls of this process, and writes what its runs show.
+
+    The gates are read twice a second, so a provider that was closed is left alone by every process
+    within a second. Where nobody is in trouble, all of it is two small statements a second.
+    """
+
+    def __init__(self, context: EngineContext, closed: ClosedProviders) -> None:
+        self._pool = context.pool
+        self._clock = context.clock
+        self._telemetry = context.telemetry
+        self._rules = context.settings.breaker.rules
+        self._closed = closed
+        self._process_id = new_id()
+        self._gates: dict[str, Gate] = {}
+        self._now: datetime | None = None  # when they were read
+        self._read_at = 0.0  # the same by this process's clock
+        self._look_at = 0.0
+        self._windows: dict[str, Window] = {}
+        self._reported: set[str] = set()  # providers that some process sees failing
+        self._probes: dict[UUID, Gate] = {}  # by the job that probes
+        self._notes = Notes()
+
+    async def look(self, session: SessionLease) -> None:
+        """Read the gates, unless that was a moment ago."""
+        if monotonic() >= self._look_at:
+            async with session() as tx:
+                await self._read(tx)
+
+    def look_again(self) -> None:
+        """Let the next look read the gates, however soon it comes."""
+        self._look_at = 0.0
+
+    async def _read(self, tx: Transaction) -> None:
+        found = await gates.read(tx)
+        now = await self._clock.now(tx) if found else None
+        before = self._gates
+        self._gates = {gate.provider_slug: gate for gate in found}
+        self._now, self._read_at = now, monotonic()
+        self._look_at = self._read_at + LOOK_EVERY_SECONDS
+        for slug, gate in self._gates.items():
+            was = before.get(slug)
+            if gate.opened_at is not None and (was is None or was.opened_at != gate.opened_at):
+                self._windows.pop(slug, None)  # what was seen before has had its effect
+        self._closed.set(
+            {
+                slug: self._read_at + (gate.closed_until - now).total_seconds()
+                for slug, gate in self._gates.items()
+                if now is not None and gate.closed_until is not None and gate.is_closed(now)
+            }
+        )
+        self._telemetry.gates_read(found)
+
+    def _time(self) -> datetime:
+        """Return the engine's time, counted on from when the gates were read."""
+        assert self._now is not None
+        return self._clock.instant() or self._now + timedelta(seconds=monotonic() - self._read_at)
+
+    def open_among(self, providers: Sequence[str]) -> Sequence[str]:
+        """Return the providers whose jobs may start."""
+        if not self._gates:
+            return providers
+        now = self._time()
+        shut = {slug for slug, gate in self._gates.items() if gate.is_shut(now)}
+        return [slug for slug in providers if slug not in shut] if shut else providers
+
+    async def begin_probe(self, session: SessionLease, providers: Iterable[str]) -> Gate | None:
+        """Return an open gate that this process is to probe now; its slot is taken for that."""
+        if not self._gates:
+            return None
+        now = self._time()
+        for slug in providers:
+            gate = self._gates.get(slug)
+            if gate is not None and gate.wants_probe(now):
+                async with session() as tx:
+                    begun = await gates.begin_probe(tx, slug, now=now, until=now + LONGEST_PROBE)
+                self.look_again()
+                if begun:
+                    return gate
+        return None
+
+    def probing(self, gate: Gate, job_id: UUID) -> None:
+        """Remember which job probes a provider."""
+        self._probes[job_id] = gate
+
+    async def put_probe_off(self, session: SessionLease, gate: Gate) -> None:
+        """Try again later: there was no job to probe with."""
+        wait = gate.probe_wait or self._rules.first_probe
+        async with session() as tx:
+            now = await self._clock.now(tx)
+            await gates.end_probe(tx, gate, at=now + REPORT_EVERY, wait=wait)
+
+    def succeeded(self, provider_slug: str, count: int) -> None:
+        """Record runs that returned a page."""
+        self._window(provider_slug).succeeded(count, monotonic())
+
+    def pages_returned(self, job_ids: Iterable[UUID]) -> None:
+        """Record which jobs returned a page; one of them may be a probe."""
+        for job_id in job_ids if self._probes else ():
+            self._end_probe(job_id, is_good=True)
+
+    def ended(self, claim: Claim, ending: Ending, limited_until: datetime | None) -> None:
+        """Record a run that returned no page."""
+        error = ending.error if isinstance(ending, Raised) else None
+        if error is None or find_deferred(error):
+            self._end_probe(claim.id, is_good=None)
+            return
+        self._end_probe(claim.id, is_good=not is_failure(error))
+        if not counts(error):
+            return
+        slug, connection_id = claim.provider_slug, claim.connection_id
+        self._window(slug).failed(connection_id, monotonic(), is_down=is_failure(error))
+        if isinstance(error, RateLimited) and limited_until is not None:
+            if getattr(error, "scope", None) == "app":
+                until = self._notes.closed.get(slug, limited_until)
+                self._notes.closed[slug] = max(until, limited_until)
+            else:
+                self._notes.limited.append((slug, connection_id, limited_until))
+
+    def _window(self, provider_slug: str) -> Window:
+        window = self._windows.get(provider_slug)
+        if window is None:
+            window = Window(self._rules.window.total_seconds())
+            self._windows[provider_slug] = window
+        return window
+
+    def _end_probe(self, job_id: UUID, *, is_good: bool | None) -> None:
+        if (gate := self._probes.pop(job_id, None)) is not None:
+            self._notes.probes.append((gate, is_good))
+
+    async def step(self) -> timedelta:
+        """Write what runs have shown since the last step; find out which providers are down."""
+        notes, self._notes = self._notes, Notes()
+        try:
+            async with self._pool.transaction() as tx:
+                await self._step_in(tx, notes)
+        except BaseException:
+            self._notes.limited += notes.limited
+            self._notes.closed = notes.closed | self._notes.closed
+            self._notes.probes += notes.probes
+            raise
+        return REPORT_EVERY
+
+    async def _step_in(self, tx: Transaction, notes: Notes) -> None:
+        has_failed = any(window.tally(monotonic())[1] for window in self._windows.values())
+        is_idle = not (notes.limited or notes.closed or notes.probes or has_failed)
+        if is_idle and not self._gates and not self._reported:
+            # Only what other processes see may be new.
+            self._reported = set(
+                await gates.reported(tx, now=self._clock.instant(), within=REPORT_COUNTS)
+            )
+            return
+        now = await self._clock.now(tx)
+        await self._close_limited(tx, notes, now)
+        await self._end_probes(tx, notes, now)
+        await self._find_down(tx, now)
+        if self._gates:
+            await gates.remove_passed(tx, now=now)
+        self.look_again()
+
+    async def _close_limited(self, tx: Transaction, notes: Notes, now: datetime) -> None:
+        closed = dict(notes.closed)
+        if notes.limited:
+            found = await gates.note_limited(tx, notes.limited, now=now, within=LIMITED_WITHIN)
+            for slug, (connections, until) in found.items():
+                if is_for_everybody(connections):
+                    closed[slug] = max(until, closed.get(slug, until))
+        for slug, until in sorted(closed.items()):
+            if until > now:
+                await gates.close_until(tx, slug, until)
+                self._telemetry.provider_closed(slug, until - now)
+
+    async def _end_probes(self, tx: Transaction, notes: Notes, now: datetime) -> None:
+        for gate, is_good in notes.probes:
+            if is_good:
+                if await gates.close(tx, gate):
+                    self._telemetry.provider_up(gate.provider_slug)
+                continue
+            wait = gate.probe_wait or self._rules.first_probe
+            if is_good is False:
+                wait = next_probe(wait, self._rules, is_own_network=self._is_own_network())
+            await gates.end_probe(tx, gate, at=now + wait, wait=wait)
+
+    def _is_own_network(self) -> bool:
+        return is_own_network(gate.opened_at for gate in self._gates.values() if gate.opened_at)
+
+    async def _find_down(self, tx: Transaction, now: datetime) -> None:
+        """Report what this process sees of failing providers, and judge what all of them see."""
+        for slug, window in sorted(self._windows.items()):
+            tally = window.tally(monotonic())
+            if tally[1] or (slug in self._reported and tally[0]):
+                await gates.report(tx, slug, self._process_id, tally, now=now)
+        tallies = await gates.tallies(tx, since=now - REPORT_COUNTS)
+        self._reported = set(tallies)
+        for slug, seen in sorted(tallies.items()):
+            gate = self._gates.get(slug)
+            if (gate is None or gate.opened_at is None) and is_down(seen, self._rules):
+                because = f"{seen.failures} of {seen.attempts} attempts failed within a minute"
+                wait = self._rules.first_probe
+                if await gates.open_gate(tx, slug, because, wait, now=now):
+                    self._telemetry.provider_down(slug, because)
+                await gates.forget_reports(tx, slug, before=now - self._rules.window)
+                self._windows.pop(slug, None)

@@ -1,0 +1,44 @@
+"""Who may call a provider now: its gate, and what a limit says about everybody (P3, P5)."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+LIMITED_CONNECTIONS = 3  # this many that a provider limits at once mean the application
+LIMITED_WITHIN = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Why a provider may not be called; a provider without one may be."""
+
+    provider_slug: str
+    paused_at: datetime | None = None  # by a person
+    paused_because: str | None = None
+    closed_until: datetime | None = None  # the provider limits the application
+    opened_at: datetime | None = None  # the provider is down
+    opened_because: str | None = None
+    probe_at: datetime | None = None
+    probe_seconds: float | None = None  # that the present probe has waited for
+    probed_until: datetime | None = None  # a probe is going on, until then at the latest
+
+    @property
+    def probe_wait(self) -> timedelta | None:
+        return None if self.probe_seconds is None else timedelta(seconds=self.probe_seconds)
+
+    def is_shut(self, now: datetime) -> bool:
+        """Return whether no job of the provider may start, but a probe."""
+        return self.paused_at is not None or self.opened_at is not None or self.is_closed(now)
+
+    def is_closed(self, now: datetime) -> bool:
+        return self.closed_until is not None and self.closed_until > now
+
+    def wants_probe(self, now: datetime) -> bool:
+        if self.opened_at is None or self.paused_at is not None or self.is_closed(now):
+            return False
+        is_probed = self.probed_until is not None and self.probed_until > now
+        return not is_probed and self.probe_at is not None and self.probe_at <= now
+
+
+def is_for_everybody(connections: int) -> bool:
+    """Return whether limits that so many connections met lately are the application's."""
+    return connections >= LIMITED_CONNECTIONS

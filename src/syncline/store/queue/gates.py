@@ -1,0 +1,241 @@
+"""Gates of providers: paused, closed by a limit, open because the provider is down."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from syncline.policy.breaker import Tally
+from syncline.policy.gates import Gate
+from syncline.store.pool import Transaction
+
+READ = """
+    -- Every gate; where all is well there is none.
+    SELECT provider_slug, paused_at, paused_because, closed_until, opened_at, opened_because,
+           probe_at, probe_seconds, probed_until
+      FROM {schema}.gates
+"""
+
+
+async def read(tx: Transaction) -> list[Gate]:
+    return [Gate(**row) for row in await tx.fetch(READ)]
+
+
+READ_ONE = """
+    -- The gate of one provider.
+    SELECT provider_slug, paused_at, paused_because, closed_until, opened_at, opened_because,
+           probe_at, probe_seconds, probed_until
+      FROM {schema}.gates WHERE provider_slug = $1
+"""
+
+
+async def read_one(tx: Transaction, provider_slug: str) -> Gate | None:
+    row = await tx.fetchrow(READ_ONE, provider_slug)
+    return Gate(**row) if row is not None else None
+
+
+PAUSE = """
+    -- Pause a provider; one that is paused already keeps its time.
+    INSERT INTO {schema}.gates AS gate (provider_slug, paused_at, paused_because)
+    VALUES ($1, $2, $3)
+        ON CONFLICT (provider_slug) DO UPDATE
+       SET paused_at = coalesce(gate.paused_at, excluded.paused_at),
+           paused_because = coalesce(excluded.paused_because, gate.paused_because)
+"""
+
+RESUME = """
+    -- Let a provider be called again, whatever its gate was closed for.
+    DELETE FROM {schema}.gates WHERE provider_slug = $1
+"""
+
+
+async def pause(tx: Transaction, provider_slug: str, because: str | None, *, now: datetime) -> None:
+    await tx.execute(PAUSE, provider_slug, now, because)
+
+
+async def resume(tx: Transaction, provider_slug: str) -> bool:
+    """Return whether there was a gate."""
+    await forget_reports(tx, provider_slug)
+    return await tx.execute(RESUME, provider_slug) == 1
+
+
+NOTE_LIMITED = """
+    -- Note that a provider limits these connections, and forget what was noted long ago.
+    WITH forgotten AS (
+        DELETE FROM {schema}.limited_connections
+         WHERE provider_slug = ANY ($1::text[]) AND limited_at < $5
+           AND connection_id <> ALL ($2::uuid[])
+    )
+    INSERT INTO {schema}.limited_connections AS noted
+           (provider_slug, connection_id, limited_at, limited_until)
+    SELECT slug, id, $4, until
+      FROM unnest($1::text[], $2::uuid[], $3::timestamptz[]) AS limited (slug, id, until)
+     ORDER BY slug, id
+        ON CONFLICT (provider_slug, connection_id) DO UPDATE
+       SET limited_at = excluded.limited_at, limited_until = excluded.limited_until
+"""
+
+READ_LIMITED = """
+    -- Of each of these providers, how many connections were limited lately, and until when.
+    SELECT provider_slug, count(*) AS connections, max(limited_until) AS limited_until
+      FROM {schema}.limited_connections
+     WHERE provider_slug = ANY ($1::text[]) AND limited_at >= $2
+     GROUP BY provider_slug
+"""
+
+CLOSE_UNTIL = """
+    -- Close a provider for everybody; it is never opened sooner than before.
+    INSERT INTO {schema}.gates AS gate (provider_slug, closed_until) VALUES ($1, $2)
+        ON CONFLICT (provider_slug) DO UPDATE
+       SET closed_until = greatest(gate.closed_until, excluded.closed_until)
+"""
+
+
+async def note_limited(
+    tx: Transaction,
+    limited: Iterable[tuple[str, UUID, datetime]],
+    *,
+    now: datetime,
+    within: timedelta,
+) -> dict[str, tuple[int, datetime]]:
+    """Note limited connections; return how many each provider had lately, and until when."""
+    # One row per connection: a statement cannot change a row twice.
+    latest = {(slug, id_): until for slug, id_, until in limited}
+    slugs = [slug for slug, _ in latest]
+    ids = [id_ for _, id_ in latest]
+    await tx.execute(NOTE_LIMITED, slugs, ids, list(latest.values()), now, now - within)
+    rows = await tx.fetch(READ_LIMITED, slugs, now - within)
+    return {row["provider_slug"]: (row["connections"], row["limited_until"]) for row in rows}
+
+
+async def close_until(tx: Transaction, provider_slug: str, until: datetime) -> None:
+    await tx.execute(CLOSE_UNTIL, provider_slug, until)
+
+
+REPORT = """
+    -- What this process saw of providers that fail.
+    INSERT INTO {schema}.gate_reports
+           (provider_slug, process_id, reported_at, attempts, failures, connections)
+    VALUES ($1, $2, $3, $4, $5, $6)
+        ON CONFLICT (provider_slug, process_id) DO UPDATE
+       SET reported_at = excluded.reported_at, attempts = excluded.attempts,
+           failures = excluded.failures, connections = excluded.connections
+"""
+
+TALLIES = """
+    -- What all processes reported lately.
+    SELECT provider_slug, sum(attempts) AS attempts, sum(failures) AS failures,
+           (SELECT count(DISTINCT id) FROM {schema}.gate_reports other, unnest(other.connections) id
+             WHERE other.provider_slug = report.provider_slug AND other.reported_at >= $1)
+           AS connections
+      FROM {schema}.gate_reports report
+     WHERE reported_at >= $1
+     GROUP BY provider_slug
+"""
+
+FORGET_REPORTS = """
+    -- Forget what was reported of a provider, or by processes that are gone.
+    DELETE FROM {schema}.gate_reports WHERE provider_slug = $1 OR reported_at < $2
+"""
+
+
+async def report(
+    tx: Transaction,
+    provider_slug: str,
+    process_id: UUID,
+    tally: tuple[int, int, Sequence[UUID]],
+    *,
+    now: datetime,
+) -> None:
+    """Report attempts, failures and some connections of the failures."""
+    await tx.execute(REPORT, provider_slug, process_id, now, *tally)
+
+
+REPORTED = """
+    -- The providers that some process sees failing.
+    SELECT DISTINCT provider_slug FROM {schema}.gate_reports
+     WHERE reported_at >= coalesce($1::timestamptz, now()) - $2::interval
+"""
+
+
+async def reported(tx: Transaction, *, now: datetime | None, within: timedelta) -> list[str]:
+    return [row["provider_slug"] for row in await tx.fetch(REPORTED, now, within)]
+
+
+async def tallies(tx: Transaction, *, since: datetime) -> dict[str, Tally]:
+    rows = await tx.fetch(TALLIES, since)
+    return {row["provider_slug"]: Tally(*list(row.values())[1:]) for row in rows}
+
+
+async def forget_reports(
+    tx: Transaction, provider_slug: str | None, *, before: datetime | None = None
+) -> int:
+    return await tx.execute(FORGET_REPORTS, provider_slug, before)
+
+
+OPEN = """
+    -- Take a provider for down, unless another process has.
+    INSERT INTO {schema}.gates AS gate
+           (provider_slug, opened_at, opened_because, probe_at, probe_seconds)
+    VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (provider_slug) DO UPDATE
+       SET opened_at = excluded.opened_at, opened_because = excluded.opened_because,
+           probe_at = excluded.probe_at, probe_seconds = excluded.probe_seconds,
+           probed_until = NULL
+     WHERE gate.opened_at IS NULL
+"""
+
+BEGIN_PROBE = """
+    -- Begin a probe, if none is going on and its time has come.
+    UPDATE {schema}.gates SET probed_until = $3
+     WHERE provider_slug = $1 AND opened_at IS NOT NULL AND paused_at IS NULL
+       AND probe_at <= $2 AND coalesce(probed_until <= $2, true)
+       AND coalesce(closed_until <= $2, true)
+"""
+
+END_PROBE = """
+    -- Note that a probe failed, or found nothing to do; the next one comes at this time.
+    UPDATE {schema}.gates SET probed_until = NULL, probe_at = $3, probe_seconds = $4
+     WHERE provider_slug = $1 AND opened_at = $2
+"""
+
+CLOSE = """
+    -- A probe was good: the provider is up again.
+    UPDATE {schema}.gates
+       SET opened_at = NULL, opened_because = NULL, probe_at = NULL, probe_seconds = NULL,
+           probed_until = NULL
+     WHERE provider_slug = $1 AND opened_at = $2
+"""
+
+REMOVE_PASSED = """
+    -- Remove gates that keep nobody out any more.
+    DELETE FROM {schema}.gates
+     WHERE paused_at IS NULL AND opened_at IS NULL AND coalesce(closed_until <= $1, true)
+"""
+
+
+async def open_gate(
+    tx: Transaction, provider_slug: str, because: str, wait: timedelta, *, now: datetime
+) -> bool:
+    """Take a provider for down; return whether nobody had."""
+    seconds = wait.total_seconds()
+    return await tx.execute(OPEN, provider_slug, now, because, now + wait, seconds) == 1
+
+
+async def begin_probe(
+    tx: Transaction, provider_slug: str, *, now: datetime, until: datetime
+) -> bool:
+    return await tx.execute(BEGIN_PROBE, provider_slug, now, until) == 1
+
+
+async def end_probe(tx: Transaction, gate: Gate, *, at: datetime, wait: timedelta) -> None:
+    seconds = wait.total_seconds()
+    await tx.execute(END_PROBE, gate.provider_slug, gate.opened_at, at, seconds)
+
+
+async def close(tx: Transaction, gate: Gate) -> bool:
+    """Take a provider for up again; return whether it was this opening that ended."""
+    return await tx.execute(CLOSE, gate.provider_slug, gate.opened_at) == 1
+
+
+async def remove_passed(tx: Transaction, *, now: datetime) -> int:
+    return await tx.execute(REMOVE_PASSED, now)

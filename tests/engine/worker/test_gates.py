@@ -1,0 +1,176 @@
+"""Providers that are paused, limited or down: who may be called, and what it costs (P3 to P6)."""
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from support.world import World, at
+from syncline import RateLimited, SyncResult, Transient, Unauthorized
+
+DOWN = Transient("502 Bad Gateway")
+
+
+async def test_nothing_of_a_paused_provider_is_claimed(world: World) -> None:
+    job = await world.job(await world.connection())
+    await world.engine.gates.pause("github", because="maintenance")
+    world.script(SyncResult())
+
+    await world.run_due()
+    paused = await world.get_job(job)
+    assert await world.engine.gates.resume("github")
+    await world.run_due()
+
+    assert (paused.status, paused.attempts) == ("queued", 0)
+    assert (await world.get_job(job)).status == "succeeded"
+
+
+async def test_a_limit_of_the_application_closes_the_provider_for_everybody(world: World) -> None:
+    limited = await world.job(await world.connection())
+    world.script(RateLimited("slow down", retry_after_seconds=60, scope="app"))
+    await world.run_due()
+    await step(world)
+    others = [await world.job(await world.connection()) for _ in range(3)]
+
+    assert await world.run_due("12:00:59") == 0
+    assert [(await world.get_job(other)).attempts for other in others] == [0, 0, 0]
+
+    world.script(*[SyncResult()] * 4)
+    assert await world.run_due("12:01:10") == 4
+    assert (await world.get_job(limited)).status == "succeeded"
+
+
+async def test_three_connections_that_are_limited_at_once_mean_the_application(
+    world: World,
+) -> None:
+    for _ in range(2):
+        await limit_one(world)
+    alone = await world.job(await world.connection())
+    world.script(SyncResult())
+    assert await world.run_due() == 1, "two may be a coincidence"
+    assert (await world.get_job(alone)).status == "succeeded"
+
+    await limit_one(world)
+    await world.job(await world.connection())
+
+    assert await world.run_due("12:00:30") == 0
+
+
+async def test_one_connection_that_is_limited_again_and_again_is_its_own_affair(
+    world: World,
+) -> None:
+    connection = await world.connection()
+    for _ in range(4):
+        await world.job(connection)
+        world.script(RateLimited("slow down", retry_after_seconds=1))
+        await world.run_due()
+        await step(world)
+        await world.sql("DELETE FROM {schema}.sync_jobs")
+    await world.job(await world.connection())
+    world.script(SyncResult())
+
+    assert await world.run_due() == 1
+
+
+async def test_a_provider_that_is_down_costs_nobody_their_attempts(world: World) -> None:
+    await go_down(world)
+    job = await world.job(await world.connection())
+
+    assert await world.run_due("12:00:29") == 0
+    assert (await world.get_job(job)).attempts == 0
+
+
+async def test_one_probe_at_a_time_less_and_less_often(world: World) -> None:
+    await go_down(world)
+    for _ in range(5):
+        await world.job(await world.connection())
+    probes = []
+    for second in range(0, 241, 10):
+        world.script(*[DOWN] * 5)
+        ran = await world.run_due(at("12:00") + timedelta(seconds=second))
+        world.connector.script.clear()
+        await step(world)
+        probes += [second] * ran
+
+    assert probes == [30, 90, 210]
+
+
+async def test_a_good_probe_opens_the_provider_for_everybody(world: World) -> None:
+    await go_down(world)
+    jobs = [await world.job(await world.connection()) for _ in range(5)]
+    world.script(SyncResult())
+    assert await world.run_due("12:00:30") == 1
+    await step(world)
+
+    world.script(*[SyncResult()] * 40)
+    await world.run_due("12:10")
+
+    assert {(await world.get_job(job)).status for job in jobs} == {"succeeded"}
+
+
+@pytest.mark.parametrize("error", [Unauthorized("401"), RateLimited("429"), KeyError("a fault")])
+async def test_other_errors_do_not_mean_that_a_provider_is_down(
+    world: World, error: Exception
+) -> None:
+    await fail(world, 30, error)
+    await step(world)
+
+    assert await opened(world) == []
+
+
+async def test_failures_of_few_connections_do_not_mean_that_a_provider_is_down(
+    world: World,
+) -> None:
+    connections = [await world.connection() for _ in range(4)]
+    for _ in range(6):
+        for connection in connections:
+            await world.job(connection)
+        world.script(*[DOWN] * 4)
+        await world.run_due()
+        await world.sql("DELETE FROM {schema}.sync_jobs")
+    await step(world)
+    await world.job(await world.connection())
+    world.script(SyncResult())
+
+    assert await world.run_due() == 1
+
+
+async def test_what_several_processes_see_counts_together(world: World) -> None:
+    async with world.another_engine() as other:
+        for engine in (world, other):
+            await fail(engine, 10, DOWN)
+        for engine in (world, other, world):
+            await step(engine)
+
+    assert await opened(world) == ["github"]
+
+
+async def limit_one(world: World) -> None:
+    await world.job(await world.connection())
+    world.script(RateLimited("slow down", retry_after_seconds=60))
+    await world.run_due()
+    await step(world)
+
+
+async def go_down(world: World) -> None:
+    await fail(world, 20, DOWN)
+    await step(world)
+    assert await opened(world) == ["github"]
+    await world.sql("DELETE FROM {schema}.sync_jobs")
+
+
+async def fail(world: World, count: int, error: Exception) -> list[UUID]:
+    jobs = [await world.job(await world.connection()) for _ in range(count)]
+    world.script(*[error] * count)
+    await world.run_due()
+    return jobs
+
+
+async def opened(world: World) -> list[str]:
+    rows = await world.sql("SELECT provider_slug FROM {schema}.gates WHERE opened_at IS NOT NULL")
+    return [row["provider_slug"] for row in rows]
+
+
+async def step(world: World) -> None:
+    """Let the process write down what its runs have shown."""
+    await world.engine._worker.gatekeeper.step()
