@@ -3,6 +3,7 @@
 from mutations.protections.database import DATABASE
 from mutations.protections.documents import DOCUMENTS
 from mutations.protections.followers import FOLLOWERS
+from mutations.protections.gates import GATES
 from mutations.protections.jobs import JOBS
 from mutations.protections.leases import LEASES
 from mutations.protections.programs import PROGRAMS
@@ -15,6 +16,7 @@ from mutations.protections.tenants import TENANTS
 MUTATIONS = (
     *JOBS,
     *LEASES,
+    *GATES,
     *SCHEDULE,
     *RETENTION,
     *STREAMS,

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from syncline import Connection, Connector, Signal, SyncResult
+from syncline import Connection, Connector, RateLimited, Signal, SyncResult
+from syncline.http import Response
 
 LEDGER_VARIABLE = "TEST_LEDGER"
 OVERLAP = 2  # records before the cursor that each page delivers once more
@@ -119,3 +120,26 @@ MISHAPS: dict[str, Callable[[Connection], Awaitable[None]]] = {
     "os._exit": exit_process,
     "hold the interpreter": hold_interpreter,
 }
+
+
+def of_the_application(response: Response) -> RateLimited | None:
+    """Return the error of a 429, which is a limit of the whole application."""
+    if response.status_code != 429:
+        return None
+    seconds = response.headers["retry-after"]
+    return RateLimited("slow down", retry_after_seconds=seconds, scope="app")
+
+
+class Calling(Connector):
+    """Yields the records 0 … total, one page for each call to the provider."""
+
+    provider = "calling"
+
+    async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
+        url = connection.config["url"]
+        async with self.http(connection, base_url=url, errors=of_the_application) as http:
+            for start in range(cursor or 0, connection.config["total"]):
+                await http.get()
+                yield SyncResult(
+                    [Signal("record", EPOCH, {"number": start})], next_cursor=start + 1
+                )

@@ -172,5 +172,7 @@ async def opened(world: World) -> list[str]:
 
 
 async def step(world: World) -> None:
-    """Let the process write down what its runs have shown."""
-    await world.engine._worker.gatekeeper.step()
+    """Let the process write down what its runs have shown, and report what it has seen."""
+    gatekeeper = world.engine._worker.gatekeeper
+    gatekeeper._report_at = 0.0
+    await gatekeeper.step()

@@ -1,5 +1,6 @@
 """Knows which providers may be called now, and finds out which ones are down."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,8 @@ from syncline.store.pool import SessionLease, Transaction
 from syncline.store.queue import gates
 from syncline.store.queue.claims import Claim
 
-LOOK_EVERY_SECONDS = 0.5
+STEP_EVERY = timedelta(seconds=0.5)
+STALE_SECONDS = 0.75  # a claim reads the gates itself if the loop has not for so long
 REPORT_EVERY = timedelta(seconds=1)
 REPORT_COUNTS = timedelta(seconds=3)  # a report that is older is of a process that is well or gone
 LONGEST_PROBE = timedelta(minutes=1)  # then its worker is taken for gone
@@ -73,7 +75,7 @@ class Gatekeeper:
     """Reads the gates for the claims and the calls of this process, and writes what its runs show.
 
     The gates are read twice a second, so a provider that was closed is left alone by every process
-    within a second. Where nobody is in trouble, all of it is two small statements a second.
+    within a second. Where nobody is in trouble, all of it is four small statements a second.
     """
 
     def __init__(self, context: EngineContext, closed: ClosedProviders) -> None:
@@ -91,6 +93,8 @@ class Gatekeeper:
         self._reported: set[str] = set()  # providers that some process sees failing
         self._probes: dict[UUID, Gate] = {}  # by the job that probes
         self._notes = Notes()
+        self._report_at = 0.0
+        self.step_now = asyncio.Event()  # ends the pause before the next step
 
     async def look(self, session: SessionLease) -> None:
         """Read the gates, unless that was a moment ago."""
@@ -108,7 +112,7 @@ class Gatekeeper:
         before = self._gates
         self._gates = {gate.provider_slug: gate for gate in found}
         self._now, self._read_at = now, monotonic()
-        self._look_at = self._read_at + LOOK_EVERY_SECONDS
+        self._look_at = self._read_at + STALE_SECONDS
         for slug, gate in self._gates.items():
             was = before.get(slug)
             if gate.opened_at is not None and (was is None or was.opened_at != gate.opened_at):
@@ -187,6 +191,7 @@ class Gatekeeper:
                 self._notes.closed[slug] = max(until, limited_until)
             else:
                 self._notes.limited.append((slug, connection_id, limited_until))
+            self.step_now.set()  # all processes are to know within a second
 
     def _window(self, provider_slug: str) -> Window:
         window = self._windows.get(provider_slug)
@@ -198,36 +203,40 @@ class Gatekeeper:
     def _end_probe(self, job_id: UUID, *, is_good: bool | None) -> None:
         if (gate := self._probes.pop(job_id, None)) is not None:
             self._notes.probes.append((gate, is_good))
+            self.step_now.set()
 
     async def step(self) -> timedelta:
-        """Write what runs have shown since the last step; find out which providers are down."""
+        """Read the gates, and write what runs have shown since the last step.
+
+        This happens here and not before the claims, because a process whose slots are all taken
+        makes none, and its runs must not call a provider that is closed either.
+        """
         notes, self._notes = self._notes, Notes()
         try:
             async with self._pool.transaction() as tx:
-                await self._step_in(tx, notes)
+                if notes.limited or notes.closed or notes.probes or self._is_report_due():
+                    await self._write(tx, notes)
+                await self._read(tx)
         except BaseException:
             self._notes.limited += notes.limited
             self._notes.closed = notes.closed | self._notes.closed
             self._notes.probes += notes.probes
             raise
-        return REPORT_EVERY
+        return STEP_EVERY
 
-    async def _step_in(self, tx: Transaction, notes: Notes) -> None:
-        has_failed = any(window.tally(monotonic())[1] for window in self._windows.values())
-        is_idle = not (notes.limited or notes.closed or notes.probes or has_failed)
-        if is_idle and not self._gates and not self._reported:
-            # Only what other processes see may be new.
-            self._reported = set(
-                await gates.reported(tx, now=self._clock.instant(), within=REPORT_COUNTS)
-            )
-            return
+    def _is_report_due(self) -> bool:
+        if monotonic() < self._report_at:
+            return False
+        self._report_at = monotonic() + REPORT_EVERY.total_seconds()
+        return True
+
+    async def _write(self, tx: Transaction, notes: Notes) -> None:
         now = await self._clock.now(tx)
         await self._close_limited(tx, notes, now)
         await self._end_probes(tx, notes, now)
         await self._find_down(tx, now)
         if self._gates:
             await gates.remove_passed(tx, now=now)
-        self.look_again()
 
     async def _close_limited(self, tx: Transaction, notes: Notes, now: datetime) -> None:
         closed = dict(notes.closed)

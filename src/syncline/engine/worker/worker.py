@@ -56,7 +56,7 @@ class Worker:
         return [
             LoopSpec("claim", self.executor.step, wake=self._claim_now),
             LoopSpec("reap", self.reaper.step),
-            LoopSpec("gates", self.gatekeeper.step),
+            LoopSpec("gates", self.gatekeeper.step, wake=self.gatekeeper.step_now),
             LoopSpec("renew", self.keeper.renew, longest_pause=lease, wake=self._renew_now),
             LoopSpec("watch", self.keeper.watch),
             LoopSpec("measure", self._measure_queue, longest_pause=MEASURE_EVERY),

@@ -150,17 +150,6 @@ async def report(
     await tx.execute(REPORT, provider_slug, process_id, now, *tally)
 
 
-REPORTED = """
-    -- The providers that some process sees failing.
-    SELECT DISTINCT provider_slug FROM {schema}.gate_reports
-     WHERE reported_at >= coalesce($1::timestamptz, now()) - $2::interval
-"""
-
-
-async def reported(tx: Transaction, *, now: datetime | None, within: timedelta) -> list[str]:
-    return [row["provider_slug"] for row in await tx.fetch(REPORTED, now, within)]
-
-
 async def tallies(tx: Transaction, *, since: datetime) -> dict[str, Tally]:
     rows = await tx.fetch(TALLIES, since)
     return {row["provider_slug"]: Tally(*list(row.values())[1:]) for row in rows}
