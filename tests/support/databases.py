@@ -26,6 +26,7 @@ EMPTY = "; ".join(
         "gates",
         "gate_reports",
         "limited_connections",
+        "provider_starts",
         "schedulers",
         "workers",
         "api_keys",

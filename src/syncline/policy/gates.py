@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from syncline.policy.ramp import LASTS, allowed_starts
+
 LIMITED_CONNECTIONS = 3  # this many that a provider limits at once mean the application
 LIMITED_WITHIN = timedelta(seconds=10)
 
@@ -20,6 +22,9 @@ class Gate:
     probe_at: datetime | None = None
     probe_seconds: float | None = None  # that the present probe has waited for
     probed_until: datetime | None = None  # a probe is going on, until then at the latest
+    ramp_from: datetime | None = None  # its jobs start slowly at first, from then on
+    ramp_rate: float | None = None  # starts per second at the beginning
+    ramp_taken: float = 0  # starts since then
 
     @property
     def probe_wait(self) -> timedelta | None:
@@ -31,6 +36,15 @@ class Gate:
 
     def is_closed(self, now: datetime) -> bool:
         return self.closed_until is not None and self.closed_until > now
+
+    def is_ramping(self, now: datetime) -> bool:
+        return self.ramp_from is not None and now < self.ramp_from + LASTS
+
+    def room(self, now: datetime) -> int:
+        """Return how many jobs of a provider that is ramping may start now."""
+        if self.ramp_from is None or self.ramp_rate is None:
+            return 0
+        return max(0, int(allowed_starts(self.ramp_rate, now - self.ramp_from) - self.ramp_taken))
 
     def wants_probe(self, now: datetime) -> bool:
         if self.opened_at is None or self.paused_at is not None or self.is_closed(now):

@@ -23,7 +23,9 @@ class Gates(BaseService):
         """Let the provider be called again, whatever shut it; return whether anything had."""
 
         async def change(tx: Transaction) -> bool:
-            resumed = await gates.resume(tx, provider_slug)
+            now = await self._clock.now(tx)
+            rate = await gates.read_usual_rate(tx, provider_slug)
+            resumed = await gates.resume(tx, provider_slug, now=now, rate=rate)
             await self._wakeup.notify(tx)
             return resumed
 

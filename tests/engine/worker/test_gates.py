@@ -145,6 +145,72 @@ async def test_what_several_processes_see_counts_together(world: World) -> None:
     assert await opened(world) == ["github"]
 
 
+async def test_jobs_start_slowly_after_a_good_probe(world: World) -> None:
+    """P7: from the usual rate on, doubled every five seconds."""
+    await remember(world, starts_per_second=2)
+    await go_down(world)
+    for _ in range(60):
+        await world.job(await world.connection())
+    world.script(SyncResult())
+    await world.run_due("12:00:30")
+    await step(world)
+
+    started = []
+    for seconds in (0, 1, 5, 10):
+        world.script(*[SyncResult()] * 60)
+        started.append(await world.run_due(at("12:00:30") + timedelta(seconds=seconds)))
+        world.connector.script.clear()
+
+    # The integral of 2 · 2^(t ÷ 5): 0, 2.1, 14.4, 43.3.
+    assert started == [0, 2, 12, 29]
+
+
+async def test_without_a_usual_rate_there_is_no_ramp(world: World) -> None:
+    await go_down(world)
+    for _ in range(30):
+        await world.job(await world.connection())
+    world.script(SyncResult())
+    await world.run_due("12:00:30")
+    await step(world)
+    world.script(*[SyncResult()] * 30)
+
+    assert await world.run_due("12:00:31") == 29
+
+
+async def test_a_fleet_that_was_away_comes_back_slowly(world: World) -> None:
+    await remember(world, starts_per_second=0.1)
+    for _ in range(10):
+        await world.job(await world.connection())
+    world.script(*[SyncResult()] * 10)
+    async with world.another_engine() as back:
+        back.clock.set(at("12:10"))
+        first = await back.run_due()
+        after = await back.run_due("12:10:20")
+
+    assert (first, after) == (0, 10)
+
+
+async def test_a_fleet_that_has_little_to_catch_up_starts_as_usual(world: World) -> None:
+    await remember(world, starts_per_second=0.1)
+    for _ in range(6):
+        await world.job(await world.connection())
+    world.script(*[SyncResult()] * 6)
+    async with world.another_engine() as back:
+        back.clock.set(at("12:10"))
+
+        assert await back.run_due() == 6
+
+
+async def remember(world: World, *, starts_per_second: float) -> None:
+    """Remember an hour in which jobs started at this rate, until 12:00."""
+    await world.sql(
+        "INSERT INTO {schema}.provider_starts"
+        " SELECT 'github', $1::timestamptz - make_interval(mins => n), round(60 * $2::float8)"
+        " FROM generate_series(1, 60) AS n",
+        *(at("12:00"), starts_per_second),
+    )
+
+
 async def limit_one(world: World) -> None:
     await world.job(await world.connection())
     world.script(RateLimited("slow down", retry_after_seconds=60))

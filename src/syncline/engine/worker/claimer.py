@@ -58,6 +58,12 @@ class Claimer:
                 gatekeeper.probing(gate, probe.rows[0]["id"])
                 return replace(probe, is_full=True)  # others have not been asked for yet
             await gatekeeper.put_probe_off(session, gate)
+        if (taken := await gatekeeper.take_starts(session, every, limit)) is not None:
+            ramping, count = taken
+            batch = await self._claim_until_found(session, [ramping.provider_slug], count, 0)
+            await gatekeeper.give_back_starts(session, ramping, count - len(batch.rows))
+            if batch.rows:
+                return replace(batch, is_full=True)  # nor have they here
         providers = gatekeeper.open_among(every)
         if not providers:
             return ClaimedBatch(self._slots, (), uuid4(), monotonic(), 0, is_full=False)

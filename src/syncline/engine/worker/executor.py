@@ -49,6 +49,7 @@ class Executor:
         self._settings = context.settings.executor
         self._telemetry = context.telemetry
         self._token_refresher = token_refresher
+        self._gatekeeper = gatekeeper
         self._settle_queue = settle_queue
         self._runs = runs
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
@@ -273,6 +274,7 @@ class Executor:
                 late[claim.provider_slug].append(claim.seconds_late)
         for provider, seconds in due.items():
             self._telemetry.jobs_claimed(provider, seconds)
+            self._gatekeeper.started(provider, len(seconds))
         for provider, seconds in late.items():
             self._telemetry.jobs_late(provider, seconds)
 

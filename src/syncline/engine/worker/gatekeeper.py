@@ -1,8 +1,8 @@
 """Knows which providers may be called now, and finds out which ones are down."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -14,6 +14,7 @@ from syncline.http.gate import ClosedProviders
 from syncline.policy.breaker import counts, is_down, is_failure, is_own_network, next_probe
 from syncline.policy.gates import LIMITED_WITHIN, Gate, is_for_everybody
 from syncline.policy.outcome import Ending, Raised, find_deferred
+from syncline.policy.ramp import backlog_after_absence
 from syncline.store.pool import SessionLease, Transaction
 from syncline.store.queue import gates
 from syncline.store.queue.claims import Claim
@@ -23,6 +24,7 @@ STALE_SECONDS = 0.75  # a claim reads the gates itself if the loop has not for s
 REPORT_EVERY = timedelta(seconds=1)
 REPORT_COUNTS = timedelta(seconds=3)  # a report that is older is of a process that is well or gone
 LONGEST_PROBE = timedelta(minutes=1)  # then its worker is taken for gone
+STARTS_EVERY_SECONDS = 60.0
 NAMED_CONNECTIONS = 5  # of a report: enough to count up to the least that the rules ask for
 
 
@@ -78,13 +80,17 @@ class Gatekeeper:
     within a second. Where nobody is in trouble, all of it is four small statements a second.
     """
 
-    def __init__(self, context: EngineContext, closed: ClosedProviders) -> None:
+    def __init__(
+        self, context: EngineContext, providers: Collection[str], closed: ClosedProviders
+    ) -> None:
         self._pool = context.pool
         self._clock = context.clock
         self._telemetry = context.telemetry
         self._rules = context.settings.breaker.rules
         self._closed = closed
+        self._providers = providers
         self._process_id = new_id()
+        self._has_come = False
         self._gates: dict[str, Gate] = {}
         self._now: datetime | None = None  # when they were read
         self._read_at = 0.0  # the same by this process's clock
@@ -94,13 +100,19 @@ class Gatekeeper:
         self._probes: dict[UUID, Gate] = {}  # by the job that probes
         self._notes = Notes()
         self._report_at = 0.0
+        self._starts: Counter[str] = Counter()  # since they were last written
+        self._starts_at = monotonic() + STARTS_EVERY_SECONDS
         self.step_now = asyncio.Event()  # ends the pause before the next step
 
     async def look(self, session: SessionLease) -> None:
         """Read the gates, unless that was a moment ago."""
-        if monotonic() >= self._look_at:
-            async with session() as tx:
-                await self._read(tx)
+        if monotonic() < self._look_at:
+            return
+        async with session() as tx:
+            if not self._has_come:  # before its first claim
+                await self._come_back(tx)
+                self._has_come = True
+            await self._read(tx)
 
     def look_again(self) -> None:
         """Let the next look read the gates, however soon it comes."""
@@ -132,12 +144,47 @@ class Gatekeeper:
         return self._clock.instant() or self._now + timedelta(seconds=monotonic() - self._read_at)
 
     def open_among(self, providers: Sequence[str]) -> Sequence[str]:
-        """Return the providers whose jobs may start."""
+        """Return the providers whose jobs may start as they are due."""
         if not self._gates:
             return providers
         now = self._time()
-        shut = {slug for slug, gate in self._gates.items() if gate.is_shut(now)}
-        return [slug for slug in providers if slug not in shut] if shut else providers
+        kept_back = {
+            slug for slug, gate in self._gates.items() if gate.is_shut(now) or gate.is_ramping(now)
+        }
+        return [slug for slug in providers if slug not in kept_back] if kept_back else providers
+
+    async def take_starts(
+        self, session: SessionLease, providers: Iterable[str], most: int
+    ) -> tuple[Gate, int] | None:
+        """Take starts of a provider that is ramping; return its gate and how many jobs may start.
+
+        All processes share them.
+        """
+        if not self._gates:
+            return None
+        now = self._time()
+        for slug in providers:
+            gate = self._gates.get(slug)
+            if gate is None or gate.is_shut(now) or not gate.is_ramping(now):
+                continue
+            if count := min(most, gate.room(now)):
+                async with session() as tx:
+                    taken = await gates.take_starts(
+                        tx, gate, count, allowed=gate.ramp_taken + gate.room(now)
+                    )
+                    self._gates[slug] = await gates.read_one(tx, slug) or gate
+                if taken:
+                    return gate, count
+        return None
+
+    async def give_back_starts(self, session: SessionLease, gate: Gate, count: int) -> None:
+        if count:
+            async with session() as tx:
+                await gates.give_back_starts(tx, gate, count)
+
+    def started(self, provider_slug: str, count: int) -> None:
+        """Record that jobs of a provider have started."""
+        self._starts[provider_slug] += count
 
     async def begin_probe(self, session: SessionLease, providers: Iterable[str]) -> Gate | None:
         """Return an open gate that this process is to probe now; its slot is taken for that."""
@@ -230,11 +277,26 @@ class Gatekeeper:
         self._report_at = monotonic() + REPORT_EVERY.total_seconds()
         return True
 
+    async def _come_back(self, tx: Transaction) -> None:
+        """Let the jobs of providers start slowly if the fleet was away and they have piled up."""
+        now = await self._clock.now(tx)
+        for slug in self._providers:
+            history = await gates.read_history(tx, slug)
+            backlog = None if history is None else backlog_after_absence(history, now)
+            if history is None or backlog is None or history.usual_rate is None:
+                continue
+            if await gates.has_backlog(tx, slug, backlog, now=now):
+                await gates.begin_ramp(tx, slug, history.usual_rate, now=now)
+
     async def _write(self, tx: Transaction, notes: Notes) -> None:
         now = await self._clock.now(tx)
         await self._close_limited(tx, notes, now)
         await self._end_probes(tx, notes, now)
         await self._find_down(tx, now)
+        if self._starts and monotonic() >= self._starts_at:
+            starts, self._starts = self._starts, Counter()
+            self._starts_at = monotonic() + STARTS_EVERY_SECONDS
+            await gates.add_starts(tx, starts, now=now)
         if self._gates:
             await gates.remove_passed(tx, now=now)
 
@@ -247,13 +309,15 @@ class Gatekeeper:
                     closed[slug] = max(until, closed.get(slug, until))
         for slug, until in sorted(closed.items()):
             if until > now:
-                await gates.close_until(tx, slug, until)
+                rate = await gates.read_usual_rate(tx, slug)
+                await gates.close_until(tx, slug, until, rate=rate)
                 self._telemetry.provider_closed(slug, until - now)
 
     async def _end_probes(self, tx: Transaction, notes: Notes, now: datetime) -> None:
         for gate, is_good in notes.probes:
             if is_good:
-                if await gates.close(tx, gate):
+                rate = await gates.read_usual_rate(tx, gate.provider_slug)
+                if await gates.close(tx, gate, now=now, rate=rate):
                     self._telemetry.provider_up(gate.provider_slug)
                 continue
             wait = gate.probe_wait or self._rules.first_probe

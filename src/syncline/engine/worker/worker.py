@@ -40,7 +40,7 @@ class Worker:
         self._renew_now = asyncio.Event()  # ends the pause of the renew loop
         self.settler = Settler(context)
         lease_seconds = context.settings.executor.lease_seconds
-        self.gatekeeper = Gatekeeper(context, closed)
+        self.gatekeeper = Gatekeeper(context, connectors, closed)
         self.settle_queue = SettleQueue(
             self.settler, context.telemetry, lease_seconds, observer=self.gatekeeper
         )

@@ -81,6 +81,7 @@ NEEDED = {
     "gates": EVERYTHING,
     "gate_reports": EVERYTHING,
     "limited_connections": EVERYTHING,
+    "provider_starts": EVERYTHING,
     "prune_walks": ("SELECT", "INSERT", "UPDATE"),
     "schedulers": EVERYTHING,
     "server_starts": ("SELECT", "INSERT"),

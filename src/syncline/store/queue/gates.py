@@ -1,17 +1,18 @@
 """Gates of providers: paused, closed by a limit, open because the provider is down."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from syncline.policy.breaker import Tally
 from syncline.policy.gates import Gate
+from syncline.policy.ramp import KEPT_HISTORY, LASTS, LONGEST_HISTORY, History
 from syncline.store.pool import Transaction
 
 READ = """
     -- Every gate; where all is well there is none.
     SELECT provider_slug, paused_at, paused_because, closed_until, opened_at, opened_because,
-           probe_at, probe_seconds, probed_until
+           probe_at, probe_seconds, probed_until, ramp_from, ramp_rate, ramp_taken
       FROM {schema}.gates
 """
 
@@ -23,7 +24,7 @@ async def read(tx: Transaction) -> list[Gate]:
 READ_ONE = """
     -- The gate of one provider.
     SELECT provider_slug, paused_at, paused_because, closed_until, opened_at, opened_because,
-           probe_at, probe_seconds, probed_until
+           probe_at, probe_seconds, probed_until, ramp_from, ramp_rate, ramp_taken
       FROM {schema}.gates WHERE provider_slug = $1
 """
 
@@ -43,8 +44,14 @@ PAUSE = """
 """
 
 RESUME = """
-    -- Let a provider be called again, whatever its gate was closed for.
-    DELETE FROM {schema}.gates WHERE provider_slug = $1
+    -- Let a provider be called again, whatever its gate was closed for; slowly at first, if it has
+    -- a usual rate ($3). Else the gate is removed as passed.
+    UPDATE {schema}.gates
+       SET paused_at = NULL, paused_because = NULL, closed_until = NULL, opened_at = NULL,
+           opened_because = NULL, probe_at = NULL, probe_seconds = NULL, probed_until = NULL,
+           ramp_from = CASE WHEN $3::float8 IS NOT NULL THEN $2::timestamptz END,
+           ramp_rate = $3, ramp_taken = 0
+     WHERE provider_slug = $1
 """
 
 
@@ -52,10 +59,12 @@ async def pause(tx: Transaction, provider_slug: str, because: str | None, *, now
     await tx.execute(PAUSE, provider_slug, now, because)
 
 
-async def resume(tx: Transaction, provider_slug: str) -> bool:
+async def resume(tx: Transaction, provider_slug: str, *, now: datetime, rate: float | None) -> bool:
     """Return whether there was a gate."""
     await forget_reports(tx, provider_slug)
-    return await tx.execute(RESUME, provider_slug) == 1
+    had_gate = await tx.execute(RESUME, provider_slug, now, rate) == 1
+    await remove_passed(tx, now=now)
+    return had_gate
 
 
 NOTE_LIMITED = """
@@ -83,10 +92,15 @@ READ_LIMITED = """
 """
 
 CLOSE_UNTIL = """
-    -- Close a provider for everybody; it is never opened sooner than before.
-    INSERT INTO {schema}.gates AS gate (provider_slug, closed_until) VALUES ($1, $2)
+    -- Close a provider for everybody; it is never opened sooner than before. Then its jobs start
+    -- slowly, if it has a usual rate.
+    INSERT INTO {schema}.gates AS gate (provider_slug, closed_until, ramp_from, ramp_rate)
+    VALUES ($1, $2::timestamptz, CASE WHEN $3::float8 IS NOT NULL THEN $2::timestamptz END, $3)
         ON CONFLICT (provider_slug) DO UPDATE
-       SET closed_until = greatest(gate.closed_until, excluded.closed_until)
+       SET closed_until = greatest(gate.closed_until, excluded.closed_until),
+           ramp_from = CASE WHEN excluded.ramp_rate IS NOT NULL
+                            THEN greatest(gate.closed_until, excluded.closed_until) END,
+           ramp_rate = excluded.ramp_rate, ramp_taken = 0
 """
 
 
@@ -107,8 +121,10 @@ async def note_limited(
     return {row["provider_slug"]: (row["connections"], row["limited_until"]) for row in rows}
 
 
-async def close_until(tx: Transaction, provider_slug: str, until: datetime) -> None:
-    await tx.execute(CLOSE_UNTIL, provider_slug, until)
+async def close_until(
+    tx: Transaction, provider_slug: str, until: datetime, *, rate: float | None
+) -> None:
+    await tx.execute(CLOSE_UNTIL, provider_slug, until, rate)
 
 
 REPORT = """
@@ -188,10 +204,11 @@ END_PROBE = """
 """
 
 CLOSE = """
-    -- A probe was good: the provider is up again.
+    -- A probe was good: the provider is up again, and its jobs start slowly at first.
     UPDATE {schema}.gates
        SET opened_at = NULL, opened_because = NULL, probe_at = NULL, probe_seconds = NULL,
-           probed_until = NULL
+           probed_until = NULL, ramp_from = CASE WHEN $4::float8 IS NOT NULL THEN $3::timestamptz END,
+           ramp_rate = $4, ramp_taken = 0
      WHERE provider_slug = $1 AND opened_at = $2
 """
 
@@ -199,6 +216,7 @@ REMOVE_PASSED = """
     -- Remove gates that keep nobody out any more.
     DELETE FROM {schema}.gates
      WHERE paused_at IS NULL AND opened_at IS NULL AND coalesce(closed_until <= $1, true)
+       AND coalesce(ramp_from <= $2, true)
 """
 
 
@@ -221,10 +239,95 @@ async def end_probe(tx: Transaction, gate: Gate, *, at: datetime, wait: timedelt
     await tx.execute(END_PROBE, gate.provider_slug, gate.opened_at, at, seconds)
 
 
-async def close(tx: Transaction, gate: Gate) -> bool:
+async def close(tx: Transaction, gate: Gate, *, now: datetime, rate: float | None) -> bool:
     """Take a provider for up again; return whether it was this opening that ended."""
-    return await tx.execute(CLOSE, gate.provider_slug, gate.opened_at) == 1
+    return await tx.execute(CLOSE, gate.provider_slug, gate.opened_at, now, rate) == 1
 
 
 async def remove_passed(tx: Transaction, *, now: datetime) -> int:
-    return await tx.execute(REMOVE_PASSED, now)
+    return await tx.execute(REMOVE_PASSED, now, now - LASTS)
+
+
+TAKE_STARTS = """
+    -- Take starts of a ramp, unless others have taken them.
+    UPDATE {schema}.gates SET ramp_taken = ramp_taken + $3
+     WHERE provider_slug = $1 AND ramp_from = $2 AND ramp_taken + $3 <= $4
+"""
+
+GIVE_BACK_STARTS = """
+    -- Give back starts for which there was no job.
+    UPDATE {schema}.gates SET ramp_taken = greatest(0, ramp_taken - $3)
+     WHERE provider_slug = $1 AND ramp_from = $2
+"""
+
+
+async def take_starts(tx: Transaction, gate: Gate, count: int, *, allowed: float) -> bool:
+    taken = await tx.execute(TAKE_STARTS, gate.provider_slug, gate.ramp_from, float(count), allowed)
+    return taken == 1
+
+
+async def give_back_starts(tx: Transaction, gate: Gate, count: int) -> None:
+    await tx.execute(GIVE_BACK_STARTS, gate.provider_slug, gate.ramp_from, float(count))
+
+
+ADD_STARTS = """
+    -- Add jobs that started to their minute, and forget what is older than an hour.
+    WITH forgotten AS (
+        DELETE FROM {schema}.provider_starts WHERE minute < $4
+    )
+    INSERT INTO {schema}.provider_starts AS known (provider_slug, minute, starts)
+    SELECT slug, $3, starts FROM unnest($1::text[], $2::bigint[]) AS counted (slug, starts)
+     ORDER BY slug
+        ON CONFLICT (provider_slug, minute) DO UPDATE SET starts = known.starts + excluded.starts
+"""
+
+READ_STARTS = """
+    -- The starts of a provider's jobs in the last hour in which there were any.
+    SELECT sum(starts)::bigint AS starts, min(minute) AS since,
+           max(minute) + interval '1 minute' AS until
+      FROM {schema}.provider_starts
+     WHERE provider_slug = $1
+       AND minute >= (SELECT max(minute) - $2::interval FROM {schema}.provider_starts
+                       WHERE provider_slug = $1)
+"""
+
+COUNT_DUE = """
+    -- How many jobs of a provider are due, up to a bound.
+    SELECT count(*) FROM (
+        SELECT FROM {schema}.sync_jobs
+         WHERE provider_slug = $1 AND status = 'queued' AND retry_after IS NULL
+           AND scheduled_at <= $2
+         LIMIT $3) AS due
+"""
+
+BEGIN_RAMP = """
+    -- Let a provider's jobs start slowly at first, unless it has a gate already.
+    INSERT INTO {schema}.gates (provider_slug, ramp_from, ramp_rate) VALUES ($1, $2, $3)
+        ON CONFLICT (provider_slug) DO NOTHING
+"""
+
+
+async def add_starts(tx: Transaction, starts: Mapping[str, int], *, now: datetime) -> None:
+    minute = now.replace(second=0, microsecond=0)
+    await tx.execute(ADD_STARTS, list(starts), list(starts.values()), minute, minute - KEPT_HISTORY)
+
+
+async def read_history(tx: Transaction, provider_slug: str) -> History | None:
+    row = await tx.fetchrow(READ_STARTS, provider_slug, LONGEST_HISTORY)
+    return History(*row) if row["since"] is not None else None
+
+
+async def read_usual_rate(tx: Transaction, provider_slug: str) -> float | None:
+    """Return the usual starts per second of a provider's jobs; None if too little is known."""
+    history = await read_history(tx, provider_slug)
+    return None if history is None else history.usual_rate
+
+
+async def has_backlog(tx: Transaction, provider_slug: str, count: int, *, now: datetime) -> bool:
+    """Return whether so many jobs of a provider are due."""
+    due: int = await tx.fetchval(COUNT_DUE, provider_slug, now, count)
+    return due >= count
+
+
+async def begin_ramp(tx: Transaction, provider_slug: str, rate: float, *, now: datetime) -> bool:
+    return await tx.execute(BEGIN_RAMP, provider_slug, now, rate) == 1
