@@ -298,6 +298,31 @@ async def test_providers_and_workers(world: World, local: Client) -> None:
     assert "busy github · acme incremental 0.0 s ago in 30 s" in workers
 
 
+async def test_providers_that_are_paused_limited_or_down_say_so(
+    world: World, local: Client
+) -> None:
+    now = world.clock()
+    for slug in ("github", "gitlab", "jira"):
+        await world.connection(provider=slug)
+    await world.engine.gates.pause("github", because="maintenance")
+    await world.sql(
+        "INSERT INTO {schema}.gates (provider_slug, closed_until) VALUES ('gitlab', $1)",
+        now + timedelta(minutes=5),
+    )
+    await world.sql(
+        "INSERT INTO {schema}.gates (provider_slug, opened_at, opened_because, probe_at)"
+        " VALUES ('jira', $1, '20 of 20 attempts failed within a minute', $2)",
+        *(now - timedelta(minutes=2), now + timedelta(seconds=30)),
+    )
+
+    page = words(await local.get("/providers"))
+
+    assert "Paused 0.0 s ago : maintenance. None of its jobs start." in page
+    assert "Limits the application: nobody calls it, and its jobs continue in 5 min" in page
+    assert "Down 2 min ago : 20 of 20 attempts failed within a minute." in page
+    assert "the next probe comes in 30 s" in page
+
+
 async def test_bad_queries_get_a_page_that_says_so(local: Client) -> None:
     for path, status in (
         (f"/connections/{NOBODY}", 404),

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.model import Worker, WorkerStatus
+from syncline.policy.gates import Gate
 from syncline.policy.health import Health
 
 BACKOFF = "backoff"
@@ -94,6 +95,7 @@ class ProviderStats:
     queue: QueueStats
     outcomes: Mapping[str, int]
     failures: Mapping[str, int]
+    gate: Gate | None = None  # why its jobs may not start, if that is so
 
     @property
     def succeeded(self) -> int:

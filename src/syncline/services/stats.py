@@ -6,6 +6,7 @@ covers that tenant's rows; without one, everything.
 
 import builtins
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from syncline.store.data import workers
 from syncline.store.listings import details
 from syncline.store.listings.details import Lease
 from syncline.store.pool import Transaction
+from syncline.store.queue import gates
 from syncline.store.stats import activity, counts, freshness, providers, queue, troubles
 
 MINUTE = timedelta(minutes=1)
@@ -65,8 +67,12 @@ class Stats(BaseService):
             slugs = {*connections.by_provider, *seen.queues, *seen.outcomes, *seen.failed}
             if tenant_id is None:
                 slugs |= {slug for worker in seen.alive for slug in worker.providers}
+            shut = {gate.provider_slug: gate for gate in await gates.read(tx)}
             items = [
-                _provider_stats(slug, seen, connections.by_provider.get(slug, {}))
+                replace(
+                    _provider_stats(slug, seen, connections.by_provider.get(slug, {})),
+                    gate=shut.get(slug),
+                )
                 for slug in sorted(slugs)
             ]
             return Providers(seen.now, items, connections.kind)

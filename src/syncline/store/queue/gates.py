@@ -207,8 +207,8 @@ CLOSE = """
     -- A probe was good: the provider is up again, and its jobs start slowly at first.
     UPDATE {schema}.gates
        SET opened_at = NULL, opened_because = NULL, probe_at = NULL, probe_seconds = NULL,
-           probed_until = NULL, ramp_from = CASE WHEN $4::float8 IS NOT NULL THEN $3::timestamptz END,
-           ramp_rate = $4, ramp_taken = 0
+           probed_until = NULL, ramp_rate = $4, ramp_taken = 0,
+           ramp_from = CASE WHEN $4::float8 IS NOT NULL THEN $3::timestamptz END
      WHERE provider_slug = $1 AND opened_at = $2
 """
 
