@@ -120,7 +120,7 @@ SCHEDULE = (
         "the end of backoffs",
         "a failed job waits forever",
         "engine/worker/claimer.py",
-        (("        await self._ended.look(session, limit, providers)\n", ""),),
+        (("        await ended.look(session, limit)\n", ""),),
         "tests/engine/worker/test_standstills.py::test_jobs_whose_backoff_has_ended_stand_in_line_with_fresh_ones",
     ),
     Mutation(

@@ -12,8 +12,6 @@ from syncline.clock import clock_from
 from syncline.engine.worker.claimer import EndedBackoffs
 from syncline.store.pool import Pool, SessionLease
 
-GITHUB = ["github"]
-
 
 @pytest.fixture
 async def session(world: World) -> AsyncIterator[SessionLease]:
@@ -26,7 +24,7 @@ async def session(world: World) -> AsyncIterator[SessionLease]:
 
 def remembered(world: World, *, most_known: int) -> EndedBackoffs:
     world.clock.set(at("12:00"))
-    return EndedBackoffs(clock_from(world.clock), most_known=most_known)
+    return EndedBackoffs(clock_from(world.clock), ["github"], most_known=most_known)
 
 
 async def add_ended(world: World, count: int) -> list[UUID]:
@@ -58,7 +56,7 @@ async def test_they_are_remembered_in_the_order_of_their_claim(
     ended = remembered(world, most_known=10)
     ids = await add_ended(world, 3)
 
-    await ended.look(session, 1, GITHUB)
+    await ended.look(session, 1)
 
     assert list(ended.first(10)) == ids
 
@@ -69,12 +67,12 @@ async def test_the_first_ones_are_remembered_and_others_once_those_run_out(
     ended = remembered(world, most_known=3)
     ids = await add_ended(world, 5)
 
-    await ended.look(session, 1, GITHUB)
+    await ended.look(session, 1)
     assert list(ended.first(10)) == ids[:3]
     ended.take(ended.first(2), await settle(world, ids[:2]), is_full=True)
-    await ended.look(session, 1, GITHUB)  # one is left, which is enough
+    await ended.look(session, 1)  # one is left, which is enough
     assert list(ended.first(10)) == ids[2:3]
-    await ended.look(session, 2, GITHUB)
+    await ended.look(session, 2)
 
     assert list(ended.first(10)) == ids[2:]
 
@@ -85,14 +83,14 @@ async def test_what_others_have_taken_is_not_looked_for_at_once(
     """Or a process would do nothing but look while somebody holds them all."""
     ended = remembered(world, most_known=2)
     await add_ended(world, 3)
-    await ended.look(session, 2, GITHUB)
+    await ended.look(session, 2)
 
     ended.take(ended.first(2), [], is_full=False)
-    await ended.look(session, 2, GITHUB)
+    await ended.look(session, 2)
 
     assert not ended.has_more
     ended.look_again()
-    await ended.look(session, 2, GITHUB)
+    await ended.look(session, 2)
     assert ended.has_more
 
 
@@ -101,7 +99,7 @@ async def test_what_a_full_claim_did_not_reach_is_offered_again(
 ) -> None:
     ended = remembered(world, most_known=9)
     ids = await add_ended(world, 4)
-    await ended.look(session, 2, GITHUB)
+    await ended.look(session, 2)
 
     ended.take(ended.first(4), [{"id": ids[0]}, {"id": ids[2]}], is_full=True)
     assert list(ended.first(4)) == ids[3:]  # the second was passed over

@@ -18,6 +18,7 @@ from syncline.store.queue.claims import ClaimedRows, ClaimRequest, Lease
 
 LOST_RACES = 3  # after this many in a row, assume that there is nothing to claim
 REPEATED = 10  # claims that found nothing but lines that this process did not know
+MOST_REMEMBERED = 20  # selections of providers whose ended backoffs are remembered
 OFFERED_FOR_ONE = 4  # other processes may have taken most of what this one knows
 
 
@@ -43,63 +44,91 @@ class Claimer:
         self._telemetry = context.telemetry
         self._slots = slots
         self._lines = Lines(slots.providers)
-        self._ended = EndedBackoffs(context.clock)
+        self._ended = EndedBackoffs(context.clock, slots.providers)
+        self._ended_of_some: dict[tuple[str, ...], EndedBackoffs] = {}  # while others are shut
         self._is_idle = True  # the last claim found less than it asked for
 
     async def claim(
         self, session: SessionLease, limit: int, *, with_poison_job: bool
     ) -> ClaimedBatch:
         """Claim due jobs of providers that may be called, among them one poison job at most."""
-        gatekeeper, every = self._gatekeeper, self._slots.providers
-        await gatekeeper.look(session)
-        if (gate := await gatekeeper.begin_probe(session, every)) is not None:
-            probe = await self._claim_until_found(session, [gate.provider_slug], 1, 0)
-            if probe.rows:
-                gatekeeper.probing(gate, probe.rows[0]["id"])
-                return replace(probe, is_full=True)  # others have not been asked for yet
-            await gatekeeper.put_probe_off(session, gate)
-        if (taken := await gatekeeper.take_starts(session, every, limit)) is not None:
-            ramping, count = taken
-            batch = await self._claim_until_found(session, [ramping.provider_slug], count, 0)
-            await gatekeeper.give_back_starts(session, ramping, count - len(batch.rows))
-            if batch.rows:
-                return replace(batch, is_full=True)  # nor have they here
-        providers = gatekeeper.open_among(every)
+        await self._gatekeeper.look(session)
+        if (batch := await self._claim_probe(session)) is not None:
+            return batch
+        if (batch := await self._claim_ramping(session, limit)) is not None:
+            return batch
+        providers = self._gatekeeper.open_among(self._slots.providers)
         if not providers:
             return ClaimedBatch(self._slots, (), uuid4(), monotonic(), 0, is_full=False)
-        return await self._claim_until_found(session, providers, limit, int(with_poison_job))
+        return await self._claim_of(session, providers, limit, poison_jobs=int(with_poison_job))
 
-    async def _claim_until_found(
-        self, session: SessionLease, providers: Sequence[str], limit: int, poison_jobs: int
+    async def _claim_probe(self, session: SessionLease) -> ClaimedBatch | None:
+        """Claim one job of a provider that is down, if it is time to see whether it is up again."""
+        gate = await self._gatekeeper.begin_probe(session, self._slots.providers)
+        if gate is None:
+            return None
+        batch = await self._claim_of(session, [gate.provider_slug], 1)
+        if not batch.rows:
+            await self._gatekeeper.put_probe_off(session, gate)
+            return None
+        self._gatekeeper.probing(gate, batch.rows[0]["id"])
+        return replace(batch, is_full=True)  # the others have not been asked for yet
+
+    async def _claim_ramping(self, session: SessionLease, limit: int) -> ClaimedBatch | None:
+        """Claim jobs of a provider whose jobs start slowly after a pause, as many as may start."""
+        taken = await self._gatekeeper.take_starts(session, self._slots.providers, limit)
+        if taken is None:
+            return None
+        gate, count = taken
+        batch = await self._claim_of(session, [gate.provider_slug], count)
+        await self._gatekeeper.give_back_starts(session, gate, count - len(batch.rows))
+        return replace(batch, is_full=True) if batch.rows else None
+
+    async def _claim_of(
+        self, session: SessionLease, providers: Sequence[str], limit: int, *, poison_jobs: int = 0
     ) -> ClaimedBatch:
-        """Claim again if a claim found nothing but lines that this process did not know."""
-        await self._ended.look(session, limit, providers)
-        batch = await self._claim_once(session, providers, limit, poison_jobs)
+        """Claim jobs of these providers.
+
+        It is repeated if it found nothing but lines that this process did not know.
+        """
+        ended = self._ended_backoffs(providers)
+        await ended.look(session, limit)
+        batch = await self._claim_once(session, ended, limit, poison_jobs)
         for _ in range(REPEATED):
             if batch.rows or not batch.is_full:
                 break
-            batch = await self._claim_once(session, providers, limit, poison_jobs)
+            batch = await self._claim_once(session, ended, limit, poison_jobs)
         return batch
 
+    def _ended_backoffs(self, providers: Sequence[str]) -> "EndedBackoffs":
+        """Return what is known of these providers; while some are shut, of the others alone."""
+        if providers is self._slots.providers:
+            self._ended_of_some.clear()
+            return self._ended
+        if len(self._ended_of_some) >= MOST_REMEMBERED:
+            self._ended_of_some.clear()
+        new = EndedBackoffs(self._clock, providers)
+        return self._ended_of_some.setdefault(tuple(providers), new)
+
     async def _claim_once(
-        self, session: SessionLease, providers: Sequence[str], limit: int, poison_jobs: int
+        self, session: SessionLease, ended: "EndedBackoffs", limit: int, poison_jobs: int
     ) -> ClaimedBatch:
         from_start = self._lines.is_start_due(monotonic(), is_idle=self._is_idle)
         lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
-        only = None if providers is self._slots.providers else frozenset(providers)
+        only = None if ended is self._ended else frozenset(ended.providers)
         request = ClaimRequest(
-            providers,
+            ended.providers,
             limit,
             poison_jobs=poison_jobs,
             flight_by_type=self._settings.single_flight == "job_type",
             lines=self._lines.columns(from_start=from_start, only=only),
-            ended=self._ended.first(OFFERED_FOR_ONE * limit),
+            ended=ended.first(OFFERED_FOR_ONE * limit),
         )
         asked_at = monotonic()
         found = await self._race(session, request, lease)
         if found is None:
             return ClaimedBatch(self._slots, (), lease.token, asked_at, 0, is_full=False)
-        is_full = self._learn(found, request, from_start=from_start)
+        is_full = self._learn(found, request, ended, from_start=from_start)
         suspects = claims.count_poison_jobs(found.jobs)
         return ClaimedBatch(self._slots, found.jobs, lease.token, asked_at, suspects, is_full)
 
@@ -113,7 +142,14 @@ class Claimer:
                     return await claims.claim(tx, request, lease)
         return None
 
-    def _learn(self, found: ClaimedRows, request: ClaimRequest, *, from_start: bool) -> bool:
+    def _learn(
+        self,
+        found: ClaimedRows,
+        request: ClaimRequest,
+        ended: "EndedBackoffs",
+        *,
+        from_start: bool,
+    ) -> bool:
         """Remember what a claim found, and return whether more may be due."""
         is_full = len(found.jobs) >= request.limit
         self._is_idle = not is_full
@@ -121,14 +157,15 @@ class Claimer:
         if from_start:
             self._lines.note_start(found.looks, monotonic())
         if request.ended and not has_new_lines:  # else some of them may have had to wait
-            self._ended.take(request.ended, found.jobs, is_full=is_full)
-        return is_full or has_new_lines or self._ended.has_more
+            ended.take(request.ended, found.jobs, is_full=is_full)
+        return is_full or has_new_lines or ended.has_more
 
     def look_again(self) -> None:
         """Let the next claim look for everything that is due, however soon it comes."""
         self._gatekeeper.look_again()
         self._lines.start_over()
         self._ended.look_again()
+        self._ended_of_some.clear()
 
 
 MOST_KNOWN = 20_000  # ended backoffs that a process remembers
@@ -146,9 +183,11 @@ class EndedBackoffs:
     claim took three quarters as long as the claim.
     """
 
-    def __init__(self, clock: Clock, *, most_known: int = MOST_KNOWN) -> None:
+    def __init__(
+        self, clock: Clock, providers: Sequence[str], *, most_known: int = MOST_KNOWN
+    ) -> None:
         self._clock = clock
-        self._providers: Sequence[str] = ()  # of the last look
+        self.providers = providers
         self._most_known = most_known
         self._known: Sequence[UUID] = ()
         self._place = 0  # of the first that was not claimed
@@ -160,21 +199,19 @@ class EndedBackoffs:
     def has_more(self) -> bool:
         return self._place < len(self._known)
 
-    async def look(self, session: SessionLease, wanted: int, providers: Sequence[str]) -> None:
-        """Look which backoffs of these providers have ended, if it is not known well enough."""
+    async def look(self, session: SessionLease, wanted: int) -> None:
+        """Look which backoffs have ended, if that is not known well enough."""
         began = monotonic()
         runs_out = self._is_cut and self._was_claimed and self._left < wanted
-        is_known = providers is self._providers or providers == self._providers
-        if is_known and not runs_out and began < self._look_at:
+        if not runs_out and began < self._look_at:
             return
-        self._providers = providers
         async with session() as tx:
             self._known = await backoffs.ended(
                 tx,
-                providers,
+                self.providers,
                 now=self._clock.instant(),
                 limit=self._most_known,
-                read=max(1, MOST_READ // len(providers)),
+                read=max(1, MOST_READ // len(self.providers)),
             )
         self._place, self._was_claimed = 0, False
         self._is_cut = len(self._known) == self._most_known
