@@ -130,8 +130,9 @@ JOBS = (
         "engine/worker/settle.py",
         (
             (
-                "            closing.lapses = claim.lapses\n",
-                "            closing.lapses = claim.lapses\n            closing.attempts += 1\n",
+                "            closing.lapses, closing.retry_after = claim.lapses, until\n",
+                "            closing.lapses, closing.retry_after = claim.lapses, until\n"
+                "            closing.attempts += 1\n",
             ),
         ),
         "tests/engine/worker/test_release.py::test_a_released_job_keeps_its_attempts_and_its_last_error",
