@@ -12,7 +12,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from syncline.model import ApiKey, Scope, TableSize, Worker
-from syncline.policy.gates import Gate
 from syncline.policy.schedule import RunPlan
 from syncline.telemetry.api import Refusal
 from syncline.telemetry.engine import FailedAttempt, Telemetry
@@ -108,7 +107,7 @@ EVENTS: dict[str, Callable[[Telemetry], object]] = {
     "scheduler_stopped": Telemetry.scheduler_stopped,
     "jobs_claimed": lambda t: t.jobs_claimed("tickets", [1.0, 2.0]),
     "is_traced": Telemetry.is_traced,
-    "gates_read": lambda t: t.gates_read([Gate("tickets")]),
+    "providers_shut": lambda t: t.providers_shut(["tickets"]),
     "provider_closed": lambda t: t.provider_closed("tickets", SECOND),
     "provider_down": lambda t: t.provider_down("tickets", "20 of 20 attempts failed"),
     "provider_up": lambda t: t.provider_up("tickets"),

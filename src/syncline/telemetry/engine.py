@@ -18,7 +18,6 @@ from opentelemetry import trace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from syncline.clock import monotonic
-from syncline.policy.gates import Gate
 from syncline.policy.schedule import RunPlan
 from syncline.redaction import mask_secrets
 from syncline.telemetry import metrics
@@ -283,13 +282,12 @@ class Telemetry:
         fields: Fields = {"provider_slug": provider_slug, "count": count}
         self._log.event(EXECUTOR, logging.WARNING, "executor.jobs_reaped", fields)
 
-    def gates_read(self, gates: Sequence[Gate]) -> None:
-        """Show which providers are shut."""
-        shown = dict.fromkeys(self._executor.gates, 0)
-        for gate in gates:
-            shown[self._providers.shown(gate.provider_slug)] = 1
+    def providers_shut(self, slugs: Sequence[str]) -> None:
+        """Show of which providers no job may start."""
+        shown = dict.fromkeys(self._executor.shut, 0)
+        shown.update(dict.fromkeys(map(self._providers.shown, slugs), 1))
         for label, value in shown.items():
-            self._executor.gates[label].set(value)
+            self._executor.shut[label].set(value)
 
     def provider_closed(self, provider_slug: str, wait: timedelta) -> None:
         fields: Fields = {"provider_slug": provider_slug, "seconds": round(wait.total_seconds(), 1)}

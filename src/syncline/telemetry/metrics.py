@@ -129,7 +129,7 @@ class ExecutorMetrics:
             "sync_executor_rate_limit_wait_seconds_total", "Total wait after rate limits.", SLUG
         )
         self.slots = gauge("sync_executor_slots", "Jobs that may run at once.").alone()
-        self.gates = gauge(
+        self.shut = gauge(
             "sync_executor_provider_shut", "1 while no job of a provider may start.", SLUG
         )
         self.queue_depth = gauge("sync_executor_queue_depth", "Jobs due and not claimed.", SLUG)

@@ -140,7 +140,8 @@ class Gatekeeper:
                 if now is not None and gate.closed_until is not None and gate.is_closed(now)
             }
         )
-        self._telemetry.gates_read(found)
+        shut = [gate.provider_slug for gate in found if now is not None and gate.is_shut(now)]
+        self._telemetry.providers_shut(shut)
 
     def _time(self) -> datetime:
         """Return the engine's time, counted on from when the gates were read."""
