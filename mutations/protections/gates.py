@@ -65,7 +65,12 @@ GATES = (
         "the way back",
         "a good probe changes nothing",
         "engine/worker/gatekeeper.py",
-        (("                if await gates.close(tx, gate):\n", "                if False:\n"),),
+        (
+            (
+                "                if await gates.close(tx, gate, now=now, rate=rate):\n",
+                "                if False:\n",
+            ),
+        ),
         "tests/engine/worker/test_gates.py::test_a_good_probe_opens_the_provider_for_everybody",
     ),
 )

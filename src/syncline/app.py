@@ -256,18 +256,13 @@ class Engine:
     def _build(self, url: str) -> None:
         settings, clock, telemetry = self.settings, self._clock, self.telemetry
         listen_url = settings.listen_url or (None if settings.pgbouncer else url)
-        claim_now = asyncio.Event()  # setting it ends the pause before the next claim
-        self._wakeup = Wakeup(None if settings.portable else listen_url, self._pool, claim_now)
         engine = EngineContext(self._pool, settings, clock, self._dice, telemetry)
-        self._scheduler = Scheduler(engine, self._wakeup)
         self._worker = Worker(
-            engine,
-            self._lease_pool,
-            self.providers,
-            self._token_refresher,
-            claim_now,
-            self._closed,
+            engine, self._lease_pool, self.providers, self._token_refresher, self._closed
         )
+        listen_url = None if settings.portable else listen_url
+        self._wakeup = Wakeup(listen_url, self._pool, self._worker.claim_now)
+        self._scheduler = Scheduler(engine, self._wakeup)
         self._key_uses = KeyUses(self._pool)
         self._files = ConnectorFiles(self._pool, self.providers)
         heartbeat = self._heartbeat()

@@ -36,6 +36,7 @@ INTERVALS = (None, 1800, 3600, 5400, 7200)
 DEFAULT_INTERVAL = 900
 NEW_TICKET_EVERY = timedelta(minutes=10)
 PAGE = 4
+TOO_BUSY = ("7", "17")
 HEALTHY = "012345"  # the last digits of those that never fail and are never paused
 PAUSED_FROM, PAUSED_UNTIL = at("06:00"), at("09:00")
 
@@ -44,7 +45,8 @@ class Tickets(Connector):
     """A ticket service: one new ticket every ten minutes for each connection.
 
     A page ends after a few, and the next one repeats its last. Connections whose number ends in
-    6 find the service down now and then, in 7 too busy, in 8 it breaks.
+    6 find the service down now and then, in 7 too busy, in 8 it breaks. It is too busy for two
+    only: for three at once, it would mean that the service limits everybody.
     """
 
     provider = "tickets"
@@ -75,6 +77,8 @@ class Tickets(Connector):
             "8": (5, ZeroDivisionError("a bug")),
         }
         every, error = trouble.get(connection.external_id[-1], (0, None))
+        if isinstance(error, RateLimited) and connection.external_id not in TOO_BUSY:
+            return
         if error is not None and call % every == 0:
             self.failures[type(error).__name__] += 1
             raise error

@@ -15,7 +15,6 @@ from syncline.engine.worker.claimer import ClaimedBatch, Claimer
 from syncline.engine.worker.gatekeeper import Gatekeeper
 from syncline.engine.worker.runs import Run, Runs, safe_seconds
 from syncline.engine.worker.settle import ACTIVE
-from syncline.engine.worker.settle_queue import SettleQueue
 from syncline.engine.worker.slots import Slots, make_slots
 from syncline.engine.worker.streams import Streams
 from syncline.errors import ContractError, SyncError, Transient
@@ -41,7 +40,6 @@ class Executor:
         context: EngineContext,
         connectors: Mapping[str, Connector],
         token_refresher: TokenRefresher,
-        settle_queue: SettleQueue,
         runs: Runs,
         gatekeeper: Gatekeeper,
     ) -> None:
@@ -50,7 +48,7 @@ class Executor:
         self._telemetry = context.telemetry
         self._token_refresher = token_refresher
         self._gatekeeper = gatekeeper
-        self._settle_queue = settle_queue
+        self._settle_queue = runs.settle_queue
         self._runs = runs
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
         self.slots = make_slots(

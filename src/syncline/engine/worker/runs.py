@@ -109,7 +109,7 @@ class Runs:
     def __init__(
         self, settle_queue: SettleQueue, claim_now: asyncio.Event, renew_now: asyncio.Event
     ) -> None:
-        self._settle_queue = settle_queue
+        self.settle_queue = settle_queue
         self._claim_now = claim_now
         self._renew_now = renew_now
         self._runs: dict[UUID, Run] = {}
@@ -239,7 +239,7 @@ class Runs:
     def _settle_stopped(self, run: Run) -> None:
         if run.is_stopping:
             run.is_stopping = False
-            self._settle_queue.put(run)
+            self.settle_queue.put(run)
 
     async def wait_until_stopped(self, run: Run) -> None:
         """Cancel a lost run and wait for it, up to a limit."""

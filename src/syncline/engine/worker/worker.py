@@ -32,11 +32,10 @@ class Worker:
         lease_pool: Pool,
         connectors: Mapping[str, Connector],
         token_refresher: TokenRefresher,
-        claim_now: asyncio.Event,
         closed: ClosedProviders,
     ) -> None:
         self._context = context
-        self._claim_now = claim_now  # ends the pause of the claim loop
+        self.claim_now = asyncio.Event()  # ends the pause of the claim loop
         self._renew_now = asyncio.Event()  # ends the pause of the renew loop
         self.settler = Settler(context)
         lease_seconds = context.settings.executor.lease_seconds
@@ -44,17 +43,15 @@ class Worker:
         self.settle_queue = SettleQueue(
             self.settler, context.telemetry, lease_seconds, observer=self.gatekeeper
         )
-        self.runs = Runs(self.settle_queue, claim_now, self._renew_now)
-        self.executor = Executor(
-            context, connectors, token_refresher, self.settle_queue, self.runs, self.gatekeeper
-        )
-        self.keeper = LeaseKeeper(context, lease_pool, self.runs, claim_now)
-        self.reaper = Reaper(context, self.settler, claim_now)
+        self.runs = Runs(self.settle_queue, self.claim_now, self._renew_now)
+        self.executor = Executor(context, connectors, token_refresher, self.runs, self.gatekeeper)
+        self.keeper = LeaseKeeper(context, lease_pool, self.runs, self.claim_now)
+        self.reaper = Reaper(context, self.settler, self.claim_now)
 
     def loops(self) -> list[LoopSpec]:
         lease = self._context.settings.executor.lease
         return [
-            LoopSpec("claim", self.executor.step, wake=self._claim_now),
+            LoopSpec("claim", self.executor.step, wake=self.claim_now),
             LoopSpec("reap", self.reaper.step),
             LoopSpec("gates", self.gatekeeper.step, wake=self.gatekeeper.step_now),
             LoopSpec("renew", self.keeper.renew, longest_pause=lease, wake=self._renew_now),
