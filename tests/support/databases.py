@@ -24,6 +24,8 @@ EMPTY = "; ".join(
         "signals",
         "prune_walks",
         "gates",
+        "caps",
+        "tenant_shares",
         "gate_reports",
         "limited_connections",
         "provider_starts",

@@ -30,7 +30,7 @@ from syncline.sdk.page import PageLimits
 from syncline.settings import checks
 from syncline.settings.git import GitSettings
 from syncline.settings.http import HttpSettings, ProviderSlugs
-from syncline.settings.limits import BreakerSettings, RateLimitSettings
+from syncline.settings.limits import BreakerSettings, FairnessSettings, RateLimitSettings
 from syncline.settings.secret_files import secrets_from_files
 
 TOML_FILE = "syncline.toml"
@@ -293,6 +293,7 @@ class Settings(BaseSettings):
     executor: ExecutorSettings = ExecutorSettings()
     rate_limit: RateLimitSettings = RateLimitSettings()
     breaker: BreakerSettings = BreakerSettings()
+    fairness: FairnessSettings = FairnessSettings()
     http: HttpSettings = HttpSettings()
     foreign: ForeignSettings = ForeignSettings()
     git: GitSettings = GitSettings()

@@ -74,5 +74,13 @@ class BreakerSettings(checks.Component):
         )
 
 
+class FairnessSettings(checks.Component):
+    """Whether a tenant that asks for more than its share yields to the others."""
+
+    enabled: bool = Field(
+        True, description="Whether tenants that ask for more than their share yield to the others."
+    )
+
+
 def _first(own: float | None, inherited: float) -> float:
     return inherited if own is None else own

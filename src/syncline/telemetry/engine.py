@@ -305,6 +305,14 @@ class Telemetry:
         """Show how many jobs may run at once at present."""
         self._executor.slots.set(slots)
 
+    def tenants_over_share(self, count: int) -> None:
+        """Show how many tenants ask for more than their share, as this process sees it."""
+        self._executor.over_share.set(count)
+
+    def caps_full(self, count: int) -> None:
+        """Show how many caps have no room, or are held by another process."""
+        self._executor.caps_full.set(count)
+
     def queue_measured(self, depth_by_provider: Mapping[str, int], oldest_age: timedelta) -> None:
         depths = dict.fromkeys(
             self._executor.queue_depth, 0

@@ -8,7 +8,9 @@ from uuid import UUID, uuid4
 
 from syncline.clock import Clock, monotonic
 from syncline.engine.context import EngineContext
+from syncline.engine.worker.fair_claims import FairClaims, Wanted
 from syncline.engine.worker.gatekeeper import Gatekeeper
+from syncline.engine.worker.share_book import ShareBook
 from syncline.engine.worker.slots import Slots
 from syncline.policy.lines import Lines
 from syncline.store.errors import LostRace
@@ -37,8 +39,11 @@ class ClaimedBatch:
 class Claimer:
     """Claims due jobs for one kind of slots: ready ones, and those whose backoff has ended."""
 
-    def __init__(self, context: EngineContext, slots: Slots, gatekeeper: Gatekeeper) -> None:
+    def __init__(
+        self, context: EngineContext, slots: Slots, gatekeeper: Gatekeeper, book: ShareBook
+    ) -> None:
         self._gatekeeper = gatekeeper
+        self._fair = FairClaims(context, slots, book)
         self._settings = context.settings.executor
         self._clock = context.clock
         self._telemetry = context.telemetry
@@ -87,17 +92,42 @@ class Claimer:
     async def _claim_of(
         self, session: SessionLease, providers: Sequence[str], limit: int, *, poison_jobs: int = 0
     ) -> ClaimedBatch:
-        """Claim jobs of these providers.
+        """Claim jobs of these providers: what stands first, unless it matters whose they are."""
+        lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
+        if not await self._fair.is_needed(session, list(self._lines.known)):
+            batch = await self._claim_first(session, providers, limit, poison_jobs, lease)
+            self._fair.note_ordinary(is_full=batch.is_full)
+            return batch
+
+        async def fill(count: int) -> tuple[Sequence[Any], bool]:
+            batch = await self._claim_first(session, providers, count, poison_jobs, lease)
+            return batch.rows, batch.is_full
+
+        asked_at = monotonic()
+        wanted = Wanted(providers, limit, poison_jobs, lease)
+        rows, is_full = await self._fair.claim(session, wanted, fill)
+        suspects = claims.count_poison_jobs(rows)
+        return ClaimedBatch(self._slots, rows, lease.token, asked_at, suspects, is_full)
+
+    async def _claim_first(
+        self,
+        session: SessionLease,
+        providers: Sequence[str],
+        limit: int,
+        poison_jobs: int,
+        lease: Lease,
+    ) -> ClaimedBatch:
+        """Claim the jobs that stand first.
 
         It is repeated if it found nothing but lines that this process did not know.
         """
         ended = self._ended_backoffs(providers)
         await ended.look(session, limit)
-        batch = await self._claim_once(session, ended, limit, poison_jobs)
+        batch = await self._claim_once(session, ended, limit, poison_jobs, lease)
         for _ in range(REPEATED):
             if batch.rows or not batch.is_full:
                 break
-            batch = await self._claim_once(session, ended, limit, poison_jobs)
+            batch = await self._claim_once(session, ended, limit, poison_jobs, lease)
         return batch
 
     def _ended_backoffs(self, providers: Sequence[str]) -> "EndedBackoffs":
@@ -111,10 +141,14 @@ class Claimer:
         return self._ended_of_some.setdefault(tuple(providers), new)
 
     async def _claim_once(
-        self, session: SessionLease, ended: "EndedBackoffs", limit: int, poison_jobs: int
+        self,
+        session: SessionLease,
+        ended: "EndedBackoffs",
+        limit: int,
+        poison_jobs: int,
+        lease: Lease,
     ) -> ClaimedBatch:
         from_start = self._lines.is_start_due(monotonic(), is_idle=self._is_idle)
-        lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
         only = None if ended is self._ended else frozenset(ended.providers)
         request = ClaimRequest(
             ended.providers,
@@ -165,6 +199,7 @@ class Claimer:
         self._gatekeeper.look_again()
         self._lines.start_over()
         self._ended.look_again()
+        self._fair.look_again()
         self._ended_of_some.clear()
 
 

@@ -15,6 +15,7 @@ from syncline.engine.worker.claimer import ClaimedBatch, Claimer
 from syncline.engine.worker.gatekeeper import Gatekeeper
 from syncline.engine.worker.runs import Run, Runs, safe_seconds
 from syncline.engine.worker.settle import ACTIVE
+from syncline.engine.worker.share_book import ShareBook
 from syncline.engine.worker.slots import Slots, make_slots
 from syncline.engine.worker.streams import Streams
 from syncline.errors import ContractError, SyncError, Transient
@@ -54,7 +55,8 @@ class Executor:
         self.slots = make_slots(
             self._callers, self._settings.concurrency, self._settings.max_run_seconds
         )
-        self._claimers = {slots: Claimer(context, slots, gatekeeper) for slots in self.slots}
+        book = ShareBook(context)
+        self._claimers = {slots: Claimer(context, slots, gatekeeper, book) for slots in self.slots}
         self._checker = PageChecker(self._settings.page_limits)
         self._streams = Streams(context, runs, self._checker)
         self._safe_seconds = safe_seconds(self._settings.lease_seconds)

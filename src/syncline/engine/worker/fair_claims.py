@@ -1,0 +1,309 @@
+"""Claims by tenant: while one asks for more than its share, and where caps are set.
+
+An ordinary claim takes what stands first. These name the jobs that they want, which the walk along
+the queue has found, and the same statement checks each of them as ever.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from syncline.clock import monotonic, pause
+from syncline.engine.context import EngineContext
+from syncline.engine.worker.queue_walk import QueueWalk
+from syncline.engine.worker.share_book import ShareBook
+from syncline.engine.worker.slots import Slots
+from syncline.policy.caps import EVERY, Rooms
+from syncline.policy.lines import BEFORE_ALL, LineColumns
+from syncline.policy.shares import Turns, find_heavy, reserved_share
+from syncline.store.errors import LostRace
+from syncline.store.pool import SessionLease, Transaction
+from syncline.store.queue import caps, claims, walks
+from syncline.store.queue.claims import ClaimRequest, Lease
+from syncline.store.queue.walks import Standing
+
+NO_LINES = LineColumns(((), (), (), ()), ((), (), ()))
+SAMPLED = 1000  # jobs at each end of the queue
+SAMPLE_EVERY_SECONDS, SHARE_OF_SAMPLES = 1.0, 0.01
+WALK_BACK = timedelta(seconds=10)
+JUDGE_EVERY_SECONDS = 0.25
+NOTE_EVERY_SECONDS = 1.0
+HEAVY_FOR = timedelta(seconds=5)  # what is noted about a tenant holds so long
+MOST_OFFERED = 4  # times as many jobs as wanted: other processes may have taken most of them
+TRIES, RETRY_SECONDS = 4, 0.005  # while another process holds a cap
+MOST_SUSPECTS, POISON_EVERY_SECONDS = 20, 0.5
+ANY_LAPSES = 32767  # the column is a smallint
+NO_CAPS = Rooms((), {}, held=())
+
+Fill = Callable[[int], Awaitable[tuple[Sequence[Any], bool]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to claim: of these providers, so many, with so many poison jobs, under this lease."""
+
+    providers: Sequence[str]
+    limit: int
+    poison_jobs: int
+    lease: Lease
+
+
+class FairClaims:
+    """Decides whose jobs one kind of slots gets, as long as that matters."""
+
+    def __init__(self, context: EngineContext, slots: Slots, book: ShareBook) -> None:
+        self._pool = context.pool
+        self._clock = context.clock
+        self._telemetry = context.telemetry
+        self._flight_by_type = context.settings.executor.single_flight == "job_type"
+        self._slots = slots
+        self._book = book
+        self._walk = QueueWalk(context.clock, slots.providers)
+        self._turns = Turns()
+        self._heavy: frozenset[str] = frozenset()
+        self._owed = 0.0  # slots that those who ask for more have a right to
+        self._is_walking = False
+        self._was_full = False  # the last ordinary claim
+        self._is_stale = False  # the last claim under caps got less than it knew of
+        self._offered = 1  # times as many jobs as wanted
+        self._passes = 0
+        self._sample_at = self._judge_at = self._note_at = self._poison_at = 0.0
+
+    def note_ordinary(self, *, is_full: bool) -> None:
+        """Note whether an ordinary claim found as many jobs as it asked for."""
+        self._was_full = is_full
+
+    def look_again(self) -> None:
+        self._book.look_again()
+        self._walk.look_again()
+        self._sample_at = self._judge_at = self._poison_at = 0.0
+
+    async def is_needed(self, session: SessionLease, lines: Sequence[tuple[str, int]]) -> bool:
+        """Return whether it matters whose jobs are claimed."""
+        await self._book.look(session)
+        if self._book.is_fair and not self._heavy and self._was_full:
+            await self._sample(session, lines)
+        if not self._book.caps and not self._heavy:
+            self._is_walking = False
+            return False
+        if not self._is_walking:
+            await self._begin(session)
+        return True
+
+    async def _sample(self, session: SessionLease, lines: Sequence[tuple[str, int]]) -> None:
+        """Look at both ends of the queue for a tenant that asks for more than its share."""
+        began = monotonic()
+        if began < self._sample_at or not lines:
+            return
+        limit = max(50, SAMPLED // len(lines))
+        async with session() as tx:
+            due = await walks.sample(tx, lines, now=self._clock.instant(), limit=limit)
+        is_complete = sum(due.values()) < limit
+        self._heavy = find_heavy(
+            due, self._book.weights, self._slots.limit, is_complete=is_complete
+        )
+        ended = monotonic()
+        self._sample_at = ended + max(SAMPLE_EVERY_SECONDS, (ended - began) / SHARE_OF_SAMPLES)
+
+    async def _begin(self, session: SessionLease) -> None:
+        """Begin to walk: with caps in order, else with what came last."""
+        since = BEFORE_ALL
+        if not self._book.caps:
+            async with session() as tx:
+                since = await self._clock.now(tx) - WALK_BACK
+        self._walk.reset(since)
+        self._is_walking, self._passes, self._owed = True, 0, 0.0
+
+    async def claim(
+        self, session: SessionLease, wanted: Wanted, fill: Fill
+    ) -> tuple[list[Any], bool]:
+        """Return the claimed rows, and whether more may be due.
+
+        `fill` makes an ordinary claim of so many jobs, for what is left.
+        """
+        self._walk.set_special(self._heavy | self._book.capped_tenants)
+        await self._walk.look(session)
+        await self._judge(session)
+        if self._book.caps:
+            return await self._claim_capped(session, wanted)
+        rows = await self._claim_within(session, wanted)
+        if len(self._heavy) > 1 and len(rows) < wanted.limit:
+            rows += await self._claim_heavy(session, wanted, wanted.limit - len(rows))
+        if len(rows) >= wanted.limit:
+            return rows, True
+        filled, has_more = await fill(wanted.limit - len(rows))
+        return [*rows, *filled], has_more
+
+    async def _judge(self, session: SessionLease) -> None:
+        """Decide who asks for more than its share, and show it."""
+        weights, slots = self._book.weights, self._slots.limit
+        if not self._book.is_fair:
+            self._heavy = frozenset()
+            return
+        if self._walk.passes > self._passes:
+            self._passes = self._walk.passes
+            self._heavy = find_heavy(self._walk.due, weights, slots)
+        elif self._walk.passes and monotonic() >= self._judge_at:
+            due = self._walk.others()
+            for tenant in self._heavy:
+                due[tenant] = self._walk.due.get(tenant, 0)
+            self._heavy |= find_heavy(due, weights, slots)
+        else:
+            return
+        self._judge_at = monotonic() + JUDGE_EVERY_SECONDS
+        self._turns.keep(self._heavy)
+        self._walk.set_special(self._heavy | self._book.capped_tenants)
+        self._telemetry.tenants_over_share(len(self._heavy))
+        if monotonic() >= self._note_at:
+            self._note_at = monotonic() + NOTE_EVERY_SECONDS
+            await self._note_heavy(session)
+
+    async def _note_heavy(self, session: SessionLease) -> None:
+        """Show who asks for more than its share; no claim depends on it."""
+        async with session() as tx:
+            now = await self._clock.now(tx)
+        if self._heavy:
+            due = {tenant: self._walk.due.get(tenant, 0) for tenant in sorted(self._heavy)}
+            async with session() as tx:
+                await caps.note_heavy(tx, due, until=now + HEAVY_FOR)
+        async with session() as tx:
+            await caps.forget_heavy(tx, before=now)
+
+    def _reserve(self, limit: int) -> int:
+        """Return how many of these slots are for those who ask for more than their share."""
+        if not self._heavy:
+            return 0
+        share = reserved_share(self._heavy, self._walk.others(), self._book.weights)
+        self._owed = min(self._owed + share * limit, limit)
+        reserved = int(self._owed)
+        self._owed -= reserved
+        return reserved
+
+    async def _claim_within(self, session: SessionLease, wanted: Wanted) -> list[Any]:
+        """Claim jobs of tenants within their share, in order."""
+        limit = wanted.limit - self._reserve(wanted.limit)
+        drawn = self._walk.draw([EVERY], self._offered * limit, wanted.providers, NO_CAPS)
+        return await self._claim_alone(session, wanted, drawn, limit)
+
+    async def _claim_heavy(self, session: SessionLease, wanted: Wanted, limit: int) -> list[Any]:
+        """Claim jobs of tenants that ask for more than their share, by their weights."""
+        drawn = self._draw_heavy(self._offered * limit, wanted, NO_CAPS)
+        return await self._claim_alone(session, wanted, drawn, limit)
+
+    def _draw_heavy(self, count: int, wanted: Wanted, rooms: Rooms) -> list[Standing]:
+        drawn: list[Standing] = []
+        waiting = set(self._heavy)
+        while waiting and len(drawn) < count:
+            tenant = self._turns.take(waiting, self._book.weights)
+            one = self._walk.draw([tenant], 1, wanted.providers, rooms)
+            drawn += one
+            if not one:
+                waiting.remove(tenant)
+        return drawn
+
+    async def _claim_alone(
+        self, session: SessionLease, wanted: Wanted, drawn: Sequence[Standing], limit: int
+    ) -> list[Any]:
+        """Claim so many of the drawn jobs by one statement; what it did not reach is put back."""
+        try:
+            async with session() as tx:
+                rows = await self._claim_drawn(tx, wanted, drawn, limit=limit)
+        except LostRace:
+            self._walk.put_back(drawn)
+            return []
+        if len(rows) >= limit:
+            claimed = {row["id"] for row in rows}
+            reached = max((n for n, job in enumerate(drawn, 1) if job.id in claimed), default=0)
+            self._walk.put_back(drawn[reached:])
+            self._offered = max(1, self._offered - 1)
+        elif len(drawn) >= limit:  # other processes have the same jobs in mind
+            self._offered = min(MOST_OFFERED, self._offered + 1)
+        return rows
+
+    async def _claim_drawn(
+        self, tx: Transaction, wanted: Wanted, drawn: Sequence[Standing], **more: Any
+    ) -> list[Any]:
+        request = ClaimRequest(
+            wanted.providers,
+            poison_jobs=0,
+            flight_by_type=self._flight_by_type,
+            lines=NO_LINES,
+            ended=[job.id for job in drawn],
+            **{"limit": len(drawn), **more},
+        )
+        if not drawn or request.limit < 1:
+            return []
+        return list((await claims.claim(tx, request, wanted.lease)).jobs)
+
+    async def _claim_capped(self, session: SessionLease, wanted: Wanted) -> tuple[list[Any], bool]:
+        """Claim jobs where caps are set; return them, and whether more may be due."""
+        poison = await self._find_poison(session, wanted)
+        for tries_left in reversed(range(TRIES)):
+            keys = self._book.covering(
+                self._walk.pairs() | {(job.tenant_id, job.provider_slug) for job in poison}
+            )
+            drawn: list[Standing] = []
+            try:
+                async with self._pool.transaction() as tx:
+                    rooms, all_free = await self._book.lock_and_count(tx, keys)
+                    drawn = await self._draw_capped(tx, wanted, rooms)
+                    rows = await self._claim_rooms(tx, wanted, drawn, rooms)
+                    rows += await self._claim_poison(tx, wanted, poison, rooms)
+            except LostRace:
+                self._walk.put_back(drawn)
+                continue
+            self._telemetry.caps_full(rooms.full)
+            self._is_stale = len(rows) < len(drawn)
+            if rows or all_free or not tries_left:
+                break
+            await pause(RETRY_SECONDS)  # another process holds a cap, for a moment only
+        else:
+            return [], False
+        return rows, len(rows) >= wanted.limit or self._is_stale or not self._walk.is_at_end
+
+    async def _draw_capped(self, tx: Transaction, wanted: Wanted, rooms: Rooms) -> list[Standing]:
+        """Draw jobs as far as there is room: those within their share in order, then the others."""
+        within = [EVERY, *sorted(self._book.capped_tenants - self._heavy)]
+        if self._is_stale:  # then other processes have taken some of what is known
+            first = [job.id for job in self._walk.first({*within, *self._heavy}, wanted.limit)]
+            self._walk.drop(set(first) - await walks.still_queued(tx, first), wanted.limit)
+        reserved = self._reserve(wanted.limit)
+        drawn = self._walk.draw(within, wanted.limit - reserved, wanted.providers, rooms)
+        drawn += self._draw_heavy(wanted.limit - len(drawn), wanted, rooms)
+        drawn += self._walk.draw(within, wanted.limit - len(drawn), wanted.providers, rooms)
+        return drawn
+
+    async def _claim_rooms(
+        self, tx: Transaction, wanted: Wanted, drawn: Sequence[Standing], rooms: Rooms
+    ) -> list[Any]:
+        """Claim drawn jobs; those under a cap are marked, so that they can be counted."""
+        counted = [job for job in drawn if rooms.keys(job.tenant_id, job.provider_slug)]
+        ids = {job.id for job in counted}
+        free = [job for job in drawn if job.id not in ids]
+        rows = await self._claim_drawn(tx, wanted, counted, is_counted=True)
+        return rows + await self._claim_drawn(tx, wanted, free)
+
+    async def _find_poison(self, session: SessionLease, wanted: Wanted) -> list[Standing]:
+        """Return the first poison jobs, if one may run now; this is asked now and then."""
+        if not wanted.poison_jobs or monotonic() < self._poison_at:
+            return []
+        self._poison_at = monotonic() + POISON_EVERY_SECONDS
+        async with session() as tx:
+            return await walks.suspects(
+                tx, wanted.providers, now=self._clock.instant(), limit=MOST_SUSPECTS
+            )
+
+    async def _claim_poison(
+        self, tx: Transaction, wanted: Wanted, poison: Sequence[Standing], rooms: Rooms
+    ) -> list[Any]:
+        """Claim the first poison job that there is room for."""
+        for job in poison:
+            if rooms.has_room(job.tenant_id, job.provider_slug):
+                is_counted = rooms.take(job.tenant_id, job.provider_slug)
+                rows = await self._claim_drawn(
+                    tx, wanted, [job], is_counted=is_counted, most_lapses=ANY_LAPSES
+                )
+                if rows:
+                    return rows
+        return []
