@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 EVERY = ""  # stands for every tenant, or every provider
 
@@ -15,6 +16,11 @@ class Cap:
     provider_slug: str
     max_running: int
     set_at: datetime
+
+    def __str__(self) -> str:
+        of_tenant = "this tenant" if self.tenant_id else ""
+        whose = " at ".join(filter(None, (of_tenant, self.provider_slug)))
+        return f"{self.max_running:,} of {whose}"
 
     @property
     def key(self) -> tuple[str, str]:
@@ -31,6 +37,14 @@ class CapUse:
     @property
     def is_full(self) -> bool:
         return self.running >= self.cap.max_running
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "tenant_id": self.cap.tenant_id or None,
+            "provider_slug": self.cap.provider_slug or None,
+            "max_running": self.cap.max_running,
+            "running": self.running,
+        }
 
 
 class Rooms:

@@ -7,7 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from syncline.model import ConnectionStatus, Worker
+from syncline.policy.caps import Cap
 from syncline.policy.gates import Gate
+from syncline.policy.shares import TenantShare
 from syncline.text import rfc3339
 
 
@@ -36,6 +38,8 @@ class Reason(StrEnum):
     PROVIDER_UNKNOWN = "provider_unknown"
     WORKER_BUSY = "worker_busy"
     SUSPECT = "suspect"
+    CAP = "cap"
+    FAIR_SHARE = "fair_share"
     ABOUT_TO_START = "about_to_start"
 
 
@@ -83,6 +87,7 @@ class Evidence:
 
     now: datetime
     connection_id: UUID
+    tenant_id: str
     provider_slug: str
     status: ConnectionStatus
     status_reason: Any
@@ -100,6 +105,8 @@ class Evidence:
     lookahead: timedelta
     flight_by_type: bool
     gate: Gate | None = None  # of the provider, if it is shut
+    full_caps: tuple[Cap, ...] = ()  # that its jobs are under
+    share: TenantShare | None = None  # if the tenant asks for more than its share
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,9 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+
+from syncline.policy.caps import CapUse
 
 FEW = 2  # a tenant with no more jobs due asks for little, whatever its share is
 MORE_THAN_FEW = 4  # and one with no more than this asks for no more than others
@@ -21,6 +24,34 @@ class TenantShare:
 
     def is_heavy(self, now: datetime) -> bool:
         return self.heavy_until is not None and self.heavy_until > now
+
+
+@dataclass(frozen=True, slots=True)
+class TenantLimits:
+    """What is set for a tenant, and whether it asks for more than its share now."""
+
+    tenant_id: str
+    weight: float
+    is_heavy: bool
+    due: int  # jobs that it had due, if so
+    caps: tuple[CapUse, ...]
+
+    @property
+    def shown_caps(self) -> str:
+        return ", ".join(
+            f"{use.cap.max_running:,}"
+            + (f" at {use.cap.provider_slug}" if use.cap.provider_slug else "")
+            for use in self.caps
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "tenant_id": self.tenant_id,
+            "weight": self.weight,
+            "over_share": self.is_heavy,
+            "due": self.due if self.is_heavy else None,
+            "caps": [use.as_json() for use in self.caps],
+        }
 
 
 def find_heavy(

@@ -2,7 +2,7 @@
 
 from syncline.errors import Invalid
 from syncline.policy.caps import EVERY, CapUse
-from syncline.policy.shares import TenantShare
+from syncline.policy.shares import TenantLimits, TenantShare
 from syncline.services.base import BaseService
 from syncline.services.validation import check_text
 from syncline.store.pool import Transaction
@@ -13,9 +13,24 @@ LARGEST_CAP = 1_000_000
 
 
 class Shares(BaseService):
-    async def tenants(self) -> list[TenantShare]:
-        """Return the tenants with a weight, and those that ask for more than their share."""
-        return await self._pool.reading(caps.read_shares)
+    async def tenants(self) -> list[TenantLimits]:
+        """Return the tenants with a weight or a cap, and those that ask for more than a share."""
+
+        async def read(tx: Transaction) -> list[TenantLimits]:
+            now = await self._clock.now(tx)
+            shares = {share.tenant_id: share for share in await caps.read_shares(tx)}
+            uses = [use for use in await caps.read_uses(tx) if use.cap.tenant_id != EVERY]
+            of_tenant = {
+                tenant: tuple(use for use in uses if use.cap.tenant_id == tenant)
+                for tenant in sorted({*shares, *(use.cap.tenant_id for use in uses)})
+            }
+            return [
+                TenantLimits(tenant, share.weight, share.is_heavy(now), share.heavy_due, own)
+                for tenant, own in of_tenant.items()
+                for share in [shares.get(tenant) or TenantShare(tenant)]
+            ]
+
+        return await self._pool.reading(read)
 
     async def caps(
         self, *, tenant_id: str | None = None, provider_slug: str | None = None

@@ -1,11 +1,12 @@
 """A tenant that asks for more than its share yields to those within theirs (P8)."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from support.world import World, at
-from syncline import SyncResult
+from syncline import Connection, SyncResult
 from syncline.testing import ScriptedConnector
 
 EARLIER = at("12:00") - timedelta(minutes=10)
@@ -24,8 +25,8 @@ async def order(world: World, **settings: object) -> list[str]:
     connector = ScriptedConnector("github")
     total = await world.sql("SELECT count(*) FROM {schema}.sync_jobs WHERE status = 'queued'")
 
-    def note(connection: object, cursor: object) -> SyncResult:
-        tenants.append(connection.tenant_id)  # type: ignore[attr-defined]
+    def note(connection: Connection, cursor: object) -> SyncResult:
+        tenants.append(connection.tenant_id)
         return SyncResult()
 
     connector.script.extend([note] * total[0]["count"])
@@ -83,12 +84,17 @@ async def test_the_order_within_a_tenant_stays_as_it_is(world: World) -> None:
     )
 
 
-async def ran_in_order(world: World) -> list[dict[str, object]]:
+async def ran_in_order(world: World) -> list[Any]:
     """Run everything with one slot; return the jobs in the order of their runs."""
     ids: list[object] = []
     connector = ScriptedConnector("github")
     count = (await world.sql("SELECT count(*) FROM {schema}.sync_jobs"))[0]["count"]
-    connector.script.extend([lambda c, _: ids.append(c.id) or SyncResult()] * count)
+
+    def note(connection: Connection, cursor: object) -> SyncResult:
+        ids.append(connection.id)
+        return SyncResult()
+
+    connector.script.extend([note] * count)
     async with world.another_engine([connector], executor={"concurrency": 1}) as engine:
         await engine.engine.run_due()
     jobs = {

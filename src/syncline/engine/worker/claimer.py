@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -193,6 +194,10 @@ class Claimer:
         if request.ended and not has_new_lines:  # else some of them may have had to wait
             ended.take(request.ended, found.jobs, is_full=is_full)
         return is_full or has_new_lines or ended.has_more
+
+    async def walk(self) -> timedelta:
+        """Find out whose jobs stand where, if that matters; return how long to wait."""
+        return await self._fair.step()
 
     def look_again(self) -> None:
         """Let the next claim look for everything that is due, however soon it comes."""

@@ -30,6 +30,7 @@ from syncline.store.queue.claims import Claim
 SMALL_CLAIM, LARGEST_CLAIM = 25, 2000
 RELEASE_SECONDS = 3  # after the grace, a slow database gets this long to take the rows back
 STARTED_IN_A_ROW = 100  # then answers of the database get a turn of the event loop
+LONG = timedelta(seconds=1)
 MOST_UNSETTLED = 2  # jobs claimed and not yet settled, as a multiple of the slots
 
 
@@ -101,6 +102,10 @@ class Executor:
                     batches.append(await self._claim(session, slots))
                 await self._start(batches[-1])
         return sum(len(batch.rows) for batch in batches)
+
+    async def walk(self) -> timedelta:
+        """Find out whose jobs stand where in the queue, beside the claims."""
+        return min([await claimer.walk() for claimer in self._claimers.values()], default=LONG)
 
     def _choose_slots(self) -> list[Slots]:
         """Return the slots to claim jobs for.

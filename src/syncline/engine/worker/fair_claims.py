@@ -4,6 +4,7 @@ An ordinary claim takes what stands first. These name the jobs that they want, w
 the queue has found, and the same statement checks each of them as ever.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,6 +30,7 @@ SAMPLE_EVERY_SECONDS, SHARE_OF_SAMPLES = 1.0, 0.01
 WALK_BACK = timedelta(seconds=10)
 JUDGE_EVERY_SECONDS = 0.25
 NOTE_EVERY_SECONDS = 1.0
+WALK_PAUSE, IDLE_PAUSE = timedelta(seconds=0.03), timedelta(seconds=0.2)
 HEAVY_FOR = timedelta(seconds=5)  # what is noted about a tenant holds so long
 MOST_OFFERED = 4  # times as many jobs as wanted: other processes may have taken most of them
 TRIES, RETRY_SECONDS = 4, 0.005  # while another process holds a cap
@@ -63,7 +65,10 @@ class FairClaims:
         self._turns = Turns()
         self._heavy: frozenset[str] = frozenset()
         self._owed = 0.0  # slots that those who ask for more have a right to
+        self._share = 0.0  # of the slots, at least
+        self._looking = asyncio.Lock()
         self._is_walking = False
+        self._must_look = False  # before the next claim
         self._was_full = False  # the last ordinary claim
         self._is_stale = False  # the last claim under caps got less than it knew of
         self._offered = 1  # times as many jobs as wanted
@@ -75,6 +80,8 @@ class FairClaims:
         self._was_full = is_full
 
     def look_again(self) -> None:
+        """Let the next claim look for everything, however soon it comes."""
+        self._must_look = True
         self._book.look_again()
         self._walk.look_again()
         self._sample_at = self._judge_at = self._poison_at = 0.0
@@ -112,8 +119,26 @@ class FairClaims:
         if not self._book.caps:
             async with session() as tx:
                 since = await self._clock.now(tx) - WALK_BACK
-        self._walk.reset(since)
-        self._is_walking, self._passes, self._owed = True, 0, 0.0
+        async with self._looking:
+            self._walk.reset(since)
+        self._is_walking, self._must_look, self._passes, self._owed = True, True, 0, 0.0
+
+    async def step(self) -> timedelta:
+        """Walk along the queue, beside the claims; return how long to wait."""
+        if not self._is_walking:
+            return IDLE_PAUSE
+        async with self._pool.session() as session:
+            await self._look(session)
+        return WALK_PAUSE
+
+    async def _look(self, session: SessionLease) -> None:
+        """Walk on for a moment, and decide who asks for more than its share."""
+        async with self._looking:
+            self._must_look = False
+            self._walk.set_special(self._heavy | self._book.capped_tenants)
+            await self._walk.look(session)
+            if self._judge():
+                await self._note_heavy(session)
 
     async def claim(
         self, session: SessionLease, wanted: Wanted, fill: Fill
@@ -122,42 +147,42 @@ class FairClaims:
 
         `fill` makes an ordinary claim of so many jobs, for what is left.
         """
-        self._walk.set_special(self._heavy | self._book.capped_tenants)
-        await self._walk.look(session)
-        await self._judge(session)
+        is_short = self._book.caps and self._walk.known < wanted.limit
+        if self._must_look or (is_short and not self._looking.locked()):
+            await self._look(session)
         if self._book.caps:
             return await self._claim_capped(session, wanted)
-        rows = await self._claim_within(session, wanted)
-        if len(self._heavy) > 1 and len(rows) < wanted.limit:
-            rows += await self._claim_heavy(session, wanted, wanted.limit - len(rows))
+        rows = await self._claim_by_share(session, wanted)
         if len(rows) >= wanted.limit:
             return rows, True
         filled, has_more = await fill(wanted.limit - len(rows))
         return [*rows, *filled], has_more
 
-    async def _judge(self, session: SessionLease) -> None:
-        """Decide who asks for more than its share, and show it."""
+    def _judge(self) -> bool:
+        """Decide who asks for more than its share, and return whether to show it."""
         weights, slots = self._book.weights, self._slots.limit
         if not self._book.is_fair:
             self._heavy = frozenset()
-            return
+            return False
         if self._walk.passes > self._passes:
             self._passes = self._walk.passes
             self._heavy = find_heavy(self._walk.due, weights, slots)
-        elif self._walk.passes and monotonic() >= self._judge_at:
+        elif monotonic() >= self._judge_at:
             due = self._walk.others()
             for tenant in self._heavy:
-                due[tenant] = self._walk.due.get(tenant, 0)
+                due[tenant] = self._walk.count_due(tenant) or 2 * slots
             self._heavy |= find_heavy(due, weights, slots)
         else:
-            return
+            return False
         self._judge_at = monotonic() + JUDGE_EVERY_SECONDS
         self._turns.keep(self._heavy)
         self._walk.set_special(self._heavy | self._book.capped_tenants)
+        self._share = reserved_share(self._heavy, self._walk.others(), weights)
         self._telemetry.tenants_over_share(len(self._heavy))
-        if monotonic() >= self._note_at:
-            self._note_at = monotonic() + NOTE_EVERY_SECONDS
-            await self._note_heavy(session)
+        if monotonic() < self._note_at:
+            return False
+        self._note_at = monotonic() + NOTE_EVERY_SECONDS
+        return True
 
     async def _note_heavy(self, session: SessionLease) -> None:
         """Show who asks for more than its share; no claim depends on it."""
@@ -174,22 +199,27 @@ class FairClaims:
         """Return how many of these slots are for those who ask for more than their share."""
         if not self._heavy:
             return 0
-        share = reserved_share(self._heavy, self._walk.others(), self._book.weights)
-        self._owed = min(self._owed + share * limit, limit)
+        self._owed = min(self._owed + self._share * limit, limit)
         reserved = int(self._owed)
         self._owed -= reserved
         return reserved
 
-    async def _claim_within(self, session: SessionLease, wanted: Wanted) -> list[Any]:
-        """Claim jobs of tenants within their share, in order."""
+    async def _claim_by_share(self, session: SessionLease, wanted: Wanted) -> list[Any]:
+        """Claim jobs of tenants within their share, in order, then those of others by weight.
+
+        A single tenant that asks for more needs no turns: its jobs are claimed as they stand.
+        """
         limit = wanted.limit - self._reserve(wanted.limit)
         drawn = self._walk.draw([EVERY], self._offered * limit, wanted.providers, NO_CAPS)
-        return await self._claim_alone(session, wanted, drawn, limit)
-
-    async def _claim_heavy(self, session: SessionLease, wanted: Wanted, limit: int) -> list[Any]:
-        """Claim jobs of tenants that ask for more than their share, by their weights."""
-        drawn = self._draw_heavy(self._offered * limit, wanted, NO_CAPS)
-        return await self._claim_alone(session, wanted, drawn, limit)
+        if self._offered > 1:
+            rows = await self._claim_alone(session, wanted, drawn, limit)
+            drawn = []
+        else:
+            rows = []
+        left = wanted.limit - len(rows)
+        if len(self._heavy) > 1:
+            drawn += self._draw_heavy(self._offered * (left - len(drawn)), wanted, NO_CAPS)
+        return rows + await self._claim_alone(session, wanted, drawn, left)
 
     def _draw_heavy(self, count: int, wanted: Wanted, rooms: Rooms) -> list[Standing]:
         drawn: list[Standing] = []

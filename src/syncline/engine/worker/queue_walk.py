@@ -71,6 +71,10 @@ class QueueWalk:
             known.clear()
             self._sort_in(known, jobs)
 
+    def count_due(self, tenant_id: str) -> int:
+        """Return how many jobs of a tenant are due, as far as passes have counted them."""
+        return max(self.due.get(tenant_id, 0), self._counting[tenant_id])
+
     def others(self) -> Counter[str]:
         """Return how many known jobs each tenant has that is not special."""
         lines = (*self._jobs.items(), *self._ended.items())
@@ -78,10 +82,10 @@ class QueueWalk:
             job.tenant_id for (whose, _), line in lines if whose == EVERY for job in line
         )
 
-    def has_jobs(self, tenants: Iterable[str]) -> bool:
-        wanted = set(tenants)
-        lines = (*self._jobs.items(), *self._ended.items())
-        return any(line for (whose, _), line in lines if whose in wanted)
+    @property
+    def known(self) -> int:
+        """How many jobs are known."""
+        return len(self._ids) + sum(map(len, self._ended.values()))
 
     def pairs(self) -> set[tuple[str, str]]:
         """Return the tenants and providers that jobs are known of; EVERY stands for others."""

@@ -52,6 +52,7 @@ class Worker:
         lease = self._context.settings.executor.lease
         return [
             LoopSpec("claim", self.executor.step, wake=self.claim_now),
+            LoopSpec("walk", self.executor.walk),
             LoopSpec("reap", self.reaper.step),
             LoopSpec("gates", self.gatekeeper.step, wake=self.gatekeeper.step_now),
             LoopSpec("renew", self.keeper.renew, longest_pause=lease, wake=self._renew_now),

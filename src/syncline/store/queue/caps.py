@@ -98,9 +98,12 @@ CLEAR = """
     DELETE FROM {schema}.caps WHERE tenant_id = $1 AND provider_slug = $2
 """
 
-CLEAR_OF_TENANT = """
-    -- Remove the caps of a tenant.
-    DELETE FROM {schema}.caps WHERE tenant_id = $1 AND tenant_id <> ''
+FORGET_TENANT = """
+    -- Remove the caps and the weight of a tenant.
+    WITH uncapped AS (
+        DELETE FROM {schema}.caps WHERE tenant_id = $1 AND tenant_id <> ''
+    )
+    DELETE FROM {schema}.tenant_shares WHERE tenant_id = $1
 """
 
 
@@ -114,8 +117,8 @@ async def clear(tx: Transaction, tenant_id: str, provider_slug: str) -> bool:
     return await tx.execute(CLEAR, tenant_id, provider_slug) == 1
 
 
-async def clear_of_tenant(tx: Transaction, tenant_id: str) -> int:
-    return await tx.execute(CLEAR_OF_TENANT, tenant_id)
+async def forget_tenant(tx: Transaction, tenant_id: str) -> None:
+    await tx.execute(FORGET_TENANT, tenant_id)
 
 
 SET_WEIGHT = """
@@ -145,11 +148,6 @@ FORGET = """
               FOR UPDATE SKIP LOCKED))
 """
 
-FORGET_TENANT = """
-    -- Remove the row of one tenant.
-    DELETE FROM {schema}.tenant_shares WHERE tenant_id = $1
-"""
-
 
 async def set_weight(tx: Transaction, tenant_id: str, weight: float) -> None:
     await tx.execute(SET_WEIGHT, tenant_id, weight)
@@ -161,10 +159,6 @@ async def note_heavy(tx: Transaction, due: dict[str, int], *, until: datetime) -
 
 async def forget_heavy(tx: Transaction, *, before: datetime) -> int:
     return await tx.execute(FORGET, before)
-
-
-async def forget_tenant(tx: Transaction, tenant_id: str) -> int:
-    return await tx.execute(FORGET_TENANT, tenant_id)
 
 
 READ_USES = """
