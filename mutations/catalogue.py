@@ -10,6 +10,7 @@ from mutations.protections.programs import PROGRAMS
 from mutations.protections.requests import REQUESTS
 from mutations.protections.retention import RETENTION
 from mutations.protections.schedule import SCHEDULE
+from mutations.protections.shares import SHARES
 from mutations.protections.streams import STREAMS
 from mutations.protections.tenants import TENANTS
 
@@ -17,6 +18,7 @@ MUTATIONS = (
     *JOBS,
     *LEASES,
     *GATES,
+    *SHARES,
     *SCHEDULE,
     *RETENTION,
     *STREAMS,

@@ -22,7 +22,7 @@ CASES: dict[str, tuple[dict[str, int], dict[str, float], int, set[str]]] = {
     "several floods": ({"a": 100_000, "b": 9_000, **SMALL}, {}, 50, {"a", "b"}),
     "all ask for as much": ({"a": 1000, "b": 1000}, {}, 50, set()),
     "all ask for more": ({"a": 100_000, "b": 1000}, {}, 50, set()),
-    "what some leave goes to others": ({"a": 48, "b": 4}, {}, 50, {"a"}),
+    "what some leave goes to others": ({"a": 100, "b": 4}, {}, 50, {"a"}),
     "within a larger share": ({"a": 90, "b": 40}, {"a": 9}, 100, {"b"}),
     "weights divide floods": ({"a": 1000, "b": 1000}, {"a": 3}, 50, {"a", "b"}),
     "few jobs are few, however few slots there are": ({"a": 4, "b": 1}, {}, 1, set()),
@@ -67,15 +67,21 @@ def test_those_within_their_share_ask_for_less_than_all_slots(
 
 def test_turns_are_by_weight() -> None:
     turns = Turns()
-    taken = Counter(turns.take({"a", "b"}, {"a": 3}) for _ in range(400))
+    taken = Counter[str]()
+    for count in (1, 3, 96, 300):  # of several claims
+        taken.update(turns.deal({"a": 1000, "b": 1000}, {"a": 3}, count))
     assert taken == {"a": 300, "b": 100}
+
+
+def test_nobody_gets_more_turns_than_he_can_use() -> None:
+    assert Counter(Turns().deal({"a": 5, "b": 100}, {"a": 3}, 50)) == {"a": 5, "b": 45}
+    assert len(Turns().deal({"a": 5, "b": 0}, {}, 50)) == 5
 
 
 def test_whoever_was_away_is_owed_nothing() -> None:
     turns = Turns()
-    for _ in range(100):
-        turns.take({"a"}, {})
-    taken = Counter(turns.take({"a", "b"}, {}) for _ in range(20))
+    turns.deal({"a": 100}, {}, 100)
+    taken = Counter(turns.deal({"a": 100, "b": 100}, {}, 20))
     assert abs(taken["a"] - taken["b"]) <= 2
 
 

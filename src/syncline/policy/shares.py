@@ -1,14 +1,17 @@
 """Who asks for more than a fair share of the slots, and who gets the next ones (P8)."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from heapq import heapify, heappop, heapreplace
 from typing import Any
 
 from syncline.policy.caps import CapUse
 
 FEW = 2  # a tenant with no more jobs due asks for little, whatever its share is
 MORE_THAN_FEW = 4  # and one with no more than this asks for no more than others
+MORE_THAN_SHARE = 1.5  # times its share; less would have tenants that are alike yield in turn
 MANY_TIMES = 16  # in a sample, the least multiple of what small tenants have that tells
 LARGEST_RESERVE = 0.4  # of the slots, for those who ask for more than their share
 
@@ -67,7 +70,11 @@ def find_heavy(
         return frozenset()
     per_weight = _share_per_weight(due, weights, slots)
     shares = {tenant: per_weight * weights.get(tenant, 1) for tenant in due}
-    heavy = {tenant for tenant, jobs in due.items() if jobs > max(MORE_THAN_FEW, shares[tenant])}
+    heavy = {
+        tenant
+        for tenant, jobs in due.items()
+        if jobs > max(MORE_THAN_FEW, MORE_THAN_SHARE * shares[tenant])
+    }
     if not is_complete:
         few = sorted(due.values())[len(due) // 4]
         heavy = {tenant for tenant in heavy if due[tenant] >= MANY_TIMES * few}
@@ -104,16 +111,28 @@ class Turns:
         self._clock = 0.0  # goes on as turns are taken
         self._next: dict[str, float] = {}
 
-    def take(self, waiting: Collection[str], weights: Mapping[str, float]) -> str:
-        """Return the tenant whose turn it is, and count it.
+    def deal(
+        self, waiting: Mapping[str, int], weights: Mapping[str, float], count: int
+    ) -> list[str]:
+        """Return whose the next turns are, `count` at most, and no more than each can use.
 
         One who was away is owed nothing for that.
         """
-        clock, following = self._clock, self._next
-        begins, tenant = min((max(following.get(one, clock), clock), one) for one in waiting)
-        self._clock = begins
-        self._next[tenant] = begins + 1 / weights.get(tenant, 1)
-        return tenant
+        left = Counter(waiting)
+        turns = [(max(self._next.get(one, 0), self._clock), one) for one in waiting if left[one]]
+        heapify(turns)
+        dealt: list[str] = []
+        while turns and len(dealt) < count:
+            begins, tenant = turns[0]
+            self._clock = begins
+            self._next[tenant] = begins + 1 / weights.get(tenant, 1)
+            dealt.append(tenant)
+            left[tenant] -= 1
+            if left[tenant]:
+                heapreplace(turns, (self._next[tenant], tenant))
+            else:
+                heappop(turns)
+        return dealt
 
     def keep(self, tenants: Collection[str]) -> None:
         """Forget the others."""

@@ -30,7 +30,7 @@ from syncline.store.data import workers
 from syncline.store.listings import details
 from syncline.store.listings.details import Lease
 from syncline.store.pool import Transaction
-from syncline.store.queue import gates
+from syncline.store.queue import caps, gates
 from syncline.store.stats import activity, counts, freshness, providers, queue, troubles
 
 MINUTE = timedelta(minutes=1)
@@ -68,10 +68,12 @@ class Stats(BaseService):
             if tenant_id is None:
                 slugs |= {slug for worker in seen.alive for slug in worker.providers}
             shut = {gate.provider_slug: gate for gate in await gates.read(tx)}
+            uses = await caps.read_uses(tx) if tenant_id is None else []
             items = [
                 replace(
                     _provider_stats(slug, seen, connections.by_provider.get(slug, {})),
                     gate=shut.get(slug),
+                    caps=[use for use in uses if use.cap.provider_slug == slug],
                 )
                 for slug in sorted(slugs)
             ]

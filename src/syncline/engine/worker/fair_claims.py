@@ -5,6 +5,7 @@ the queue has found, and the same statement checks each of them as ever.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -222,15 +223,15 @@ class FairClaims:
         return rows + await self._claim_alone(session, wanted, drawn, left)
 
     def _draw_heavy(self, count: int, wanted: Wanted, rooms: Rooms) -> list[Standing]:
-        drawn: list[Standing] = []
-        waiting = set(self._heavy)
-        while waiting and len(drawn) < count:
-            tenant = self._turns.take(waiting, self._book.weights)
-            one = self._walk.draw([tenant], 1, wanted.providers, rooms)
-            drawn += one
-            if not one:
-                waiting.remove(tenant)
-        return drawn
+        """Draw jobs of tenants that ask for more than their share, by turns."""
+        known = self._walk.count_known(self._heavy)
+        turns = self._turns.deal(known, self._book.weights, max(0, count))
+        drawn = {
+            tenant: iter(self._walk.draw([tenant], turn, wanted.providers, rooms))
+            for tenant, turn in Counter(turns).items()
+        }
+        found = (next(drawn[tenant], None) for tenant in turns)
+        return [job for job in found if job is not None]
 
     async def _claim_alone(
         self, session: SessionLease, wanted: Wanted, drawn: Sequence[Standing], limit: int
@@ -269,6 +270,8 @@ class FairClaims:
     async def _claim_capped(self, session: SessionLease, wanted: Wanted) -> tuple[list[Any], bool]:
         """Claim jobs where caps are set; return them, and whether more may be due."""
         poison = await self._find_poison(session, wanted)
+        if not poison and not self._book.covering(self._walk.pairs()):
+            return await self._claim_uncapped(session, wanted)
         for tries_left in reversed(range(TRIES)):
             keys = self._book.covering(
                 self._walk.pairs() | {(job.tenant_id, job.provider_slug) for job in poison}
@@ -290,6 +293,16 @@ class FairClaims:
             await pause(RETRY_SECONDS)  # another process holds a cap, for a moment only
         else:
             return [], False
+        return rows, len(rows) >= wanted.limit or self._is_stale or not self._walk.is_at_end
+
+    async def _claim_uncapped(
+        self, session: SessionLease, wanted: Wanted
+    ) -> tuple[list[Any], bool]:
+        """Claim jobs none of which is under a cap."""
+        async with session() as tx:
+            drawn = await self._draw_capped(tx, wanted, NO_CAPS)
+        rows = await self._claim_alone(session, wanted, drawn, wanted.limit)
+        self._is_stale = len(rows) < len(drawn)
         return rows, len(rows) >= wanted.limit or self._is_stale or not self._walk.is_at_end
 
     async def _draw_capped(self, tx: Transaction, wanted: Wanted, rooms: Rooms) -> list[Standing]:

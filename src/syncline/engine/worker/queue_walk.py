@@ -18,7 +18,7 @@ CHUNK = 5000  # jobs that one statement reads
 MOST_OTHERS, MOST_SPECIAL = 10_000, 2000  # jobs that are known of each line, and of each tenant
 MOST_ENDED, MOST_ENDED_READ = 20_000, 200_000
 LOOK_SECONDS = 0.02  # the longest that one look goes on
-TAIL_EVERY_SECONDS = 0.03
+TAIL_EVERY_SECONDS, LINES_EVERY_SECONDS = 0.03, 0.1
 PASS_EVERY_SECONDS = 0.25
 SHARE_OF_PASSES = 0.1
 MOST_NEW_LINES = 10  # found by one look
@@ -54,11 +54,11 @@ class QueueWalk:
         self.due: dict[str, int] = {}  # what each tenant had due at the last pass
         self.passes = 0
         self.is_at_end = False  # of every line, or as far as it has to
-        self._tail_at = self._pass_at = self._ended_at = 0.0
+        self._lines_at = self._tail_at = self._pass_at = self._ended_at = 0.0
 
     def look_again(self) -> None:
         """Let the next look read everything, however soon it comes."""
-        self._tail_at = self._pass_at = self._ended_at = 0.0
+        self._lines_at = self._tail_at = self._pass_at = self._ended_at = 0.0
 
     def set_special(self, tenants: frozenset[str]) -> None:
         """Remember the jobs of these tenants apart from those of all others."""
@@ -81,6 +81,14 @@ class QueueWalk:
         return Counter(
             job.tenant_id for (whose, _), line in lines if whose == EVERY for job in line
         )
+
+    def count_known(self, tenants: Collection[str]) -> Counter[str]:
+        """Return how many jobs of these special tenants are known."""
+        known: Counter[str] = Counter()
+        for (whose, _), line in (*self._jobs.items(), *self._ended.items()):
+            if whose in tenants:
+                known[whose] += len(line)
+        return known
 
     @property
     def known(self) -> int:
@@ -141,8 +149,10 @@ class QueueWalk:
     async def look(self, session: SessionLease) -> None:
         """Walk on, for a moment at most."""
         began = monotonic()
-        if began >= self._tail_at:
+        if began >= self._lines_at:
             await self._find_lines(session)
+            self._lines_at = began + LINES_EVERY_SECONDS
+        if began >= self._tail_at:
             await self._walk_on(session, began + LOOK_SECONDS)
             self._tail_at = monotonic() + (TAIL_EVERY_SECONDS if self.is_at_end else 0)
         if monotonic() >= self._pass_at:
@@ -179,7 +189,7 @@ class QueueWalk:
             self._pass.update(going_on)
             left = {key: at for key, at in going_on.items() if not self._knows_enough(key)}
         ended = monotonic()
-        if self.passes:  # the first one does not rest
+        if self.passes or self._since == BEFORE_ALL:  # else the first one does not rest
             self._pass_at = ended + (ended - began) / SHARE_OF_PASSES
         if not self._pass:
             self.due, self._counting = dict(self._counting), Counter()
