@@ -101,7 +101,12 @@ class SettleQueue:
     def excused(self) -> int:
         """How many runs do not count as unsettled: blocked ones, while their pages are small."""
         is_small = sum(self._blocked_bytes.values()) <= self._max_blocked_bytes
-        return self.blocked if is_small else 0
+        return len(self._blocked_bytes) if is_small else 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The size of the pages that wait for their group."""
+        return sum(one.ending.payload_bytes for one in self._ended if isinstance(one.ending, Page))
 
     def give_up(self) -> None:
         """Settle nothing more: the process ends, and the reaper gets what is left."""
@@ -165,9 +170,8 @@ class SettleQueue:
         What cannot be closed that way is settled like any other run.
         """
         size = min(len(self._empty), LARGEST_EMPTY_GROUP)
-        group = [self._empty.popleft() for _ in range(size)]
+        group = unclosed = [self._empty.popleft() for _ in range(size)]
         closed: list[Run] = []
-        unclosed = group
         try:
             # Whatever goes wrong happens again in the ordinary settle, which reports it.
             with suppress(Exception), self._telemetry.settle(len(group)):
@@ -296,8 +300,7 @@ class SettleQueue:
         self, group: "Sequence[Run]", settlements: Sequence[Settlement]
     ) -> "Sequence[Run]":
         pairs = list(zip(group, settlements, strict=True))
-        blocked = [run for run, one in pairs if one.is_blocked]
-        if blocked:
+        if blocked := [run for run, one in pairs if one.is_blocked]:
             self._block(blocked)
             pairs = [(run, one) for run, one in pairs if not one.is_blocked]
         self._record_settled(pairs)
