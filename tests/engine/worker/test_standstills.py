@@ -400,6 +400,17 @@ PAGE = Page(
 )
 
 
+async def test_the_queue_knows_the_size_of_the_pages_that_wait() -> None:
+    ending = Ending(ScriptedSettler({}))
+    claims = [claimed() for _ in range(3)]
+    for claim in [*claims, claims[0]]:  # the last one has to wait for the first one's group
+        ending.end(claim, replace(PAGE, payload_bytes=1000))
+    assert ending.settle_queue.waiting_bytes == 4000
+
+    await ending.runs.wait_until_settled()
+    assert ending.settle_queue.waiting_bytes == 0
+
+
 async def test_a_group_that_takes_too_long_is_split_and_the_culprit_fails() -> None:
     claims = [claimed() for _ in range(20)]
     culprit = claims[11].connection_id

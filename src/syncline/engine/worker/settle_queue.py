@@ -77,6 +77,7 @@ class SettleQueue:
         self._split_task = _Tasks(self._settle_split)
         self._blocked_task = _Tasks(self._settle_blocked)
         self._has_given_up = False
+        self.waiting_bytes = 0  # of the pages that wait for their group
         self.trouble: str | None = None  # why nothing could be stored the last time
 
     def put(self, run: "Run") -> None:
@@ -89,6 +90,7 @@ class SettleQueue:
         is_empty = page is not None and page.is_empty and not run.claim.is_first
         waiting = self._empty if is_empty else self._ended
         waiting.append(run)
+        self.waiting_bytes += 0 if page is None else page.payload_bytes
         if waiting.is_ready(run.ended):
             self._ended_tasks.start()
 
@@ -102,11 +104,6 @@ class SettleQueue:
         """How many runs do not count as unsettled: blocked ones, while their pages are small."""
         is_small = sum(self._blocked_bytes.values()) <= self._max_blocked_bytes
         return len(self._blocked_bytes) if is_small else 0
-
-    @property
-    def waiting_bytes(self) -> int:
-        """The size of the pages that wait for their group."""
-        return sum(one.ending.payload_bytes for one in self._ended if isinstance(one.ending, Page))
 
     def give_up(self) -> None:
         """Settle nothing more: the process ends, and the reaper gets what is left."""
@@ -200,6 +197,7 @@ class SettleQueue:
             signals += page.signal_count
             size += page.payload_bytes
         self._ended.extendleft(reversed(put_back))
+        self.waiting_bytes -= size
         return list(group.values())
 
     async def _settle_large(self) -> None:
