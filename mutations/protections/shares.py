@@ -60,8 +60,8 @@ SHARES = (
         "policy/caps.py",
         (
             (
-                "possible = ((tenant_id, EVERY), (EVERY, provider_slug), (tenant_id, provider_slug))",
-                "possible = ((tenant_id, EVERY), (EVERY, provider_slug))",
+                "(EVERY, provider_slug), (tenant_id, provider_slug))",
+                "(EVERY, provider_slug))",
             ),
         ),
         f"{CAPS}::test_a_job_may_be_under_three_caps_at_once",

@@ -35,7 +35,8 @@ TWO_TENANTS = """
     SELECT tenant_id, 'once', sha256(''), now(), tenant_id FROM syncline.connections;
     INSERT INTO syncline.tenant_usage (tenant_id) SELECT tenant_id FROM syncline.connections;
     INSERT INTO syncline.tenant_shares (tenant_id) SELECT tenant_id FROM syncline.connections;
-    INSERT INTO syncline.caps (tenant_id, max_running) SELECT tenant_id, 9 FROM syncline.connections;
+    INSERT INTO syncline.caps (tenant_id, max_running)
+    SELECT tenant_id, 9 FROM syncline.connections;
     INSERT INTO syncline.schedulers VALUES (gen_random_uuid(), now(), now());
     INSERT INTO syncline.workers (id, host, pid, version, roles, providers, slots, busy, stopping,
                                   started_at, beat_at)
