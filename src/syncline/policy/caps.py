@@ -79,6 +79,11 @@ class Rooms:
         return bool(keys)
 
     @property
+    def least(self) -> int:
+        """How many jobs may start whosever they are."""
+        return min(self._room.values())
+
+    @property
     def full(self) -> int:
         """How many caps have no room."""
         return sum(room <= 0 for room in self._room.values())

@@ -80,6 +80,7 @@ class Telemetry:
         self._loops = metrics.LoopMetrics(define, cell)
         self._scheduler = metrics.SchedulerMetrics(define, tenant_label=tenant_label)
         self._executor = metrics.ExecutorMetrics(define)
+        self._shares = metrics.ShareMetrics(define)
         self.upkeep = UpkeepTelemetry(define, self._log, self._providers)
         self.http = ConnectorHttpTelemetry(define, self._tracer, cell)
         self.api = ApiTelemetry(define, self._log)
@@ -307,11 +308,11 @@ class Telemetry:
 
     def tenants_over_share(self, count: int) -> None:
         """Show how many tenants ask for more than their share, as this process sees it."""
-        self._executor.over_share.set(count)
+        self._shares.over_share.set(count)
 
     def caps_full(self, count: int) -> None:
         """Show how many caps have no room, or are held by another process."""
-        self._executor.caps_full.set(count)
+        self._shares.caps_full.set(count)
 
     def queue_measured(self, depth_by_provider: Mapping[str, int], oldest_age: timedelta) -> None:
         depths = dict.fromkeys(

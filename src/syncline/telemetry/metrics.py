@@ -132,15 +132,21 @@ class ExecutorMetrics:
         self.shut = gauge(
             "sync_executor_provider_shut", "1 while no job of a provider may start.", SLUG
         )
-        self.over_share = gauge(
-            "sync_executor_tenants_over_share", "Tenants that ask for more than their share."
-        ).alone()
-        self.caps_full = gauge(
-            "sync_executor_caps_full", "Caps that no further job may start under."
-        ).alone()
         self.queue_depth = gauge("sync_executor_queue_depth", "Jobs due and not claimed.", SLUG)
         self.queue_age = gauge(
             "sync_executor_queue_age_seconds", "How long the oldest due job has waited."
+        ).alone()
+
+
+class ShareMetrics:
+    """Tenants that yield, and caps."""
+
+    def __init__(self, define: "Definitions") -> None:
+        self.over_share = define.gauge(
+            "sync_executor_tenants_over_share", "Tenants that ask for more than their share."
+        ).alone()
+        self.caps_full = define.gauge(
+            "sync_executor_caps_full", "Caps that no further job may start under."
         ).alone()
 
 

@@ -6,8 +6,9 @@ the queue has found, and the same statement checks each of them as ever.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -39,7 +40,7 @@ MOST_SUSPECTS, POISON_EVERY_SECONDS = 20, 0.5
 ANY_LAPSES = 32767  # the column is a smallint
 NO_CAPS = Rooms((), {}, held=())
 
-Fill = Callable[[int], Awaitable[tuple[Sequence[Any], bool]]]
+Fill = Callable[[SessionLease, "Wanted"], Awaitable[tuple[Sequence[Any], bool]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Wanted:
     limit: int
     poison_jobs: int
     lease: Lease
+    is_counted: bool = False  # under caps, in a transaction that holds them
 
 
 class FairClaims:
@@ -69,6 +71,7 @@ class FairClaims:
         self._share = 0.0  # of the slots, at least
         self._looking = asyncio.Lock()
         self._is_walking = False
+        self._is_ample = False  # every cap has room for a whole claim
         self._must_look = False  # before the next claim
         self._was_full = False  # the last ordinary claim
         self._is_stale = False  # the last claim under caps got less than it knew of
@@ -87,7 +90,7 @@ class FairClaims:
         self._walk.look_again()
         self._sample_at = self._judge_at = self._poison_at = 0.0
 
-    async def is_needed(self, session: SessionLease, lines: Sequence[tuple[str, int]]) -> bool:
+    async def is_needed(self, session: SessionLease, lines: Collection[tuple[str, int]]) -> bool:
         """Return whether it matters whose jobs are claimed."""
         await self._book.look(session)
         if self._book.is_fair and not self._heavy and self._was_full:
@@ -99,14 +102,14 @@ class FairClaims:
             await self._begin(session)
         return True
 
-    async def _sample(self, session: SessionLease, lines: Sequence[tuple[str, int]]) -> None:
+    async def _sample(self, session: SessionLease, lines: Collection[tuple[str, int]]) -> None:
         """Look at both ends of the queue for a tenant that asks for more than its share."""
         began = monotonic()
         if began < self._sample_at or not lines:
             return
         limit = max(50, SAMPLED // len(lines))
         async with session() as tx:
-            due = await walks.sample(tx, lines, now=self._clock.instant(), limit=limit)
+            due = await walks.sample(tx, list(lines), now=self._clock.instant(), limit=limit)
         is_complete = sum(due.values()) < limit
         self._heavy = find_heavy(
             due, self._book.weights, self._slots.limit, is_complete=is_complete
@@ -126,7 +129,7 @@ class FairClaims:
 
     async def step(self) -> timedelta:
         """Walk along the queue, beside the claims; return how long to wait."""
-        if not self._is_walking:
+        if not self._is_walking or self._is_ample:
             return IDLE_PAUSE
         async with self._pool.session() as session:
             await self._look(session)
@@ -143,11 +146,17 @@ class FairClaims:
 
     async def claim(
         self, session: SessionLease, wanted: Wanted, fill: Fill
-    ) -> tuple[list[Any], bool]:
+    ) -> tuple[Sequence[Any], bool]:
         """Return the claimed rows, and whether more may be due.
 
-        `fill` makes an ordinary claim of so many jobs, for what is left.
+        `fill` claims what stands first, for slots that are left.
         """
+        if self._book.caps and not self._heavy:
+            ample = await self._claim_amply(wanted, fill)
+            self._must_look = self._must_look or self._is_ample  # the walk has paused
+            self._is_ample = ample is not None
+            if ample is not None:
+                return ample
         is_short = self._book.caps and self._walk.known < wanted.limit
         if self._must_look or (is_short and not self._looking.locked()):
             await self._look(session)
@@ -156,7 +165,8 @@ class FairClaims:
         rows = await self._claim_by_share(session, wanted)
         if len(rows) >= wanted.limit:
             return rows, True
-        filled, has_more = await fill(wanted.limit - len(rows))
+        rest = replace(wanted, limit=wanted.limit - len(rows))
+        filled, has_more = await fill(session, rest)
         return [*rows, *filled], has_more
 
     def _judge(self) -> bool:
@@ -267,6 +277,22 @@ class FairClaims:
             return []
         return list((await claims.claim(tx, request, wanted.lease)).jobs)
 
+    async def _claim_amply(self, wanted: Wanted, fill: Fill) -> tuple[Sequence[Any], bool] | None:
+        """Claim what stands first, if every cap has room for all of it; else return None."""
+        if min(cap.max_running for cap in self._book.caps.values()) < wanted.limit:
+            return None
+        with suppress(*LostRace):
+            async with self._pool.transaction() as tx:
+                rooms, all_free = await self._book.lock_and_count(tx, sorted(self._book.caps))
+                if not all_free or rooms.least < wanted.limit:
+                    return None
+                rows, is_full = await fill(
+                    lambda: nullcontext(tx), replace(wanted, is_counted=True)
+                )
+            self.note_ordinary(is_full=is_full)
+            return rows, is_full
+        return None
+
     async def _claim_capped(self, session: SessionLease, wanted: Wanted) -> tuple[list[Any], bool]:
         """Claim jobs where caps are set; return them, and whether more may be due."""
         poison = await self._find_poison(session, wanted)
@@ -288,9 +314,10 @@ class FairClaims:
                 continue
             self._telemetry.caps_full(rooms.full)
             self._is_stale = len(rows) < len(drawn)
-            if rows or all_free or not tries_left:
+            if rows or not tries_left or (all_free and not self._is_stale):
                 break
-            await pause(RETRY_SECONDS)  # another process holds a cap, for a moment only
+            if not all_free:
+                await pause(RETRY_SECONDS)  # another process holds a cap, for a moment only
         else:
             return [], False
         return rows, len(rows) >= wanted.limit or self._is_stale or not self._walk.is_at_end
@@ -299,10 +326,13 @@ class FairClaims:
         self, session: SessionLease, wanted: Wanted
     ) -> tuple[list[Any], bool]:
         """Claim jobs none of which is under a cap."""
-        async with session() as tx:
-            drawn = await self._draw_capped(tx, wanted, NO_CAPS)
-        rows = await self._claim_alone(session, wanted, drawn, wanted.limit)
-        self._is_stale = len(rows) < len(drawn)
+        for _ in range(TRIES):
+            async with session() as tx:
+                drawn = await self._draw_capped(tx, wanted, NO_CAPS)
+            rows = await self._claim_alone(session, wanted, drawn, wanted.limit)
+            self._is_stale = len(rows) < len(drawn)
+            if rows or not self._is_stale:
+                break
         return rows, len(rows) >= wanted.limit or self._is_stale or not self._walk.is_at_end
 
     async def _draw_capped(self, tx: Transaction, wanted: Wanted, rooms: Rooms) -> list[Standing]:
