@@ -41,8 +41,8 @@ SHARES = (
         "store/queue/caps.py",
         (
             (
-                "coalesce(stops_by, lease_expires_at) > coalesce($1::timestamptz, now())",
-                "false AND $1::timestamptz IS NULL",
+                "provider_slug, true FROM {schema}.sync_jobs\n         WHERE",
+                "provider_slug, true FROM {schema}.sync_jobs\n         WHERE false AND",
             ),
         ),
         f"{CAPS}::test_a_run_that_was_cancelled_counts_until_it_has_stopped",

@@ -39,10 +39,13 @@ def context_of(world: World) -> EngineContext:
     return world.engine._worker._context
 
 
-async def counted_by(world: World, tx: Transaction) -> Rooms:
+async def counted_by(
+    world: World, tx: Transaction, meanwhile: Callable[[], Awaitable[Any]] | None = None
+) -> Rooms:
     book = ShareBook(context_of(world))
     book.caps = {cap.key: cap for cap in (await caps.read(tx))[0]}
-    rooms, _ = await book.lock_and_count(tx, [ACME])
+    counting = tx if meanwhile is None else Interrupted(tx, meanwhile)
+    rooms, _ = await book.lock_and_count(counting, [ACME])
     return rooms
 
 
@@ -71,7 +74,7 @@ async def test_what_is_claimed_while_a_claim_begins_is_counted_by_it(world: Worl
             )
 
     async with actor(world) as first:
-        rooms = await counted_by(world, Interrupted(first.tx, claim_elsewhere))
+        rooms = await counted_by(world, first.tx, claim_elsewhere)
         [running] = await world.sql(
             "SELECT count(*) FROM {schema}.sync_jobs WHERE status = 'running'"
         )
