@@ -27,6 +27,8 @@ EMPTY = "; ".join(
         "gate_reports",
         "limited_connections",
         "provider_starts",
+        "figures",
+        "figure_reports",
         "schedulers",
         "workers",
         "api_keys",

@@ -24,6 +24,7 @@ OWN_TENANT = (
     f"CASE {TENANT} WHEN '{EVERY_TENANT}' THEN true WHEN tenant_id THEN true ELSE false END"
 )
 ANY_TENANT = f"{TENANT} <> ''"
+OPERATORS = f"{TENANT} = '{EVERY_TENANT}'"
 EVERYBODY, REQUESTS = "everybody", "requests"  # the two policies of each table
 
 
@@ -46,6 +47,8 @@ TABLES = (
     Table("schedulers", ("SELECT",), ANY_TENANT),
     Table("workers", ("SELECT",), ANY_TENANT),
     Table("gates", ("SELECT",), ANY_TENANT),
+    Table("figures", ("SELECT",), OPERATORS),
+    Table("figure_reports", ("SELECT",), OPERATORS),
 )
 
 
