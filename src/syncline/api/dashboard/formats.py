@@ -49,8 +49,8 @@ def moment(time: datetime) -> str:
 
 
 def seconds(duration: float) -> str:
-    """Return a short duration with two digits."""
-    return f"{duration * 1000:.2g} ms" if duration < 0.995 else f"{duration:.3g} s"
+    """Return a short duration with at most three digits."""
+    return f"{duration * 1000:.3g} ms" if duration < 0.9995 else f"{duration:.3g} s"
 
 
 def length(seconds: float) -> str:
