@@ -1,6 +1,6 @@
 """The nouns: connections, jobs, signals, workers, and the values of their columns."""
 
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -70,8 +70,8 @@ PENDING = (JobStatus.QUEUED, JobStatus.RUNNING)
 class Spent:
     """Awaits nothing."""
 
-    def __await__(self) -> Iterator[None]:  # type: ignore[override]
-        return iter(())
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from ()
 
 
 SPENT = Spent()
@@ -103,8 +103,8 @@ class Connection:
         if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
             raise ValueError(f"spend() takes a whole number of calls, not {calls!r}")
         budgets = vars(self).get("_budgets")  # of the engine that runs it
-        spending = None if budgets is None else budgets.spending(self, calls)
-        return SPENT if spending is None else spending  # type: ignore[no-any-return]
+        spending: Awaitable[None] | None = budgets.spending(self, calls) if budgets else None
+        return spending or SPENT
 
 
 @dataclass(frozen=True, slots=True)

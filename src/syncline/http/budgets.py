@@ -9,11 +9,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from syncline.clock import monotonic
 from syncline.errors import Deferred
 from syncline.http.budget_shares import BLOCK_SECONDS, CallLimit, Share
-from syncline.http.gate import PATIENCE_SECONDS
+from syncline.http.gate import PATIENCE_SECONDS, ClosedProviders
+from syncline.model import SPENT
 
 LOW = 4  # the next block is asked for when a quarter of the last is left
 SHORTEST_TRY, LONGEST_TRY = 0.05, 0.5  # between two looks for calls that somebody waits for
@@ -24,8 +26,8 @@ class Spender(NamedTuple):
     """On whose behalf a call is made."""
 
     provider_slug: str
-    tenant_id: str
-    connection_id: str
+    tenant_id: str = ""
+    connection_id: UUID | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -50,8 +52,10 @@ class CallBudgets:
         self._limits: Mapping[str, tuple[CallLimit, ...]] = {}
         self._home: asyncio.AbstractEventLoop | None = None
         self.shares: dict[tuple[str, str], Share] = {}
+        self.common: list[Share] = []  # of buckets that all members share
         self._waiters: deque[Waiter] = deque()
-        self._made: dict[str, int] = {}  # by connection, in its present run
+        self._touched: set[Share] = set()
+        self._made: dict[UUID | None, int] = {}  # by connection, in its present run
         self._per_run: dict[str, float] = {}
         self.wanted = asyncio.Event()  # somebody waits, or there is something to tell
         self.made: Counter[str] = Counter()  # calls by scope, since they were last counted
@@ -73,6 +77,7 @@ class CallBudgets:
                 del self.shares[key]
             elif limit is not None:
                 share.limit = limit
+        self.common = [share for share in self.shares.values() if not share.member]
         self._release_unlimited(current)
 
     def applies_to(self, provider_slug: str) -> bool:
@@ -90,8 +95,7 @@ class CallBudgets:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._home))
 
     async def _take(self, spender: Spender, limits: Sequence[CallLimit], count: int) -> None:
-        made = self._made.get(spender.connection_id, 0)
-        self._made[spender.connection_id] = made  # it says what it spends
+        self._made.setdefault(spender.connection_id, 0)  # it says what it spends
         now = monotonic()
         shares = [self._share(limit, spender, now) for limit in limits]
         whole = min(count, *(int(share.limit.capacity) for share in shares))
@@ -104,13 +108,13 @@ class CallBudgets:
             ))  # fmt: skip
         if count > whole:  # more than a bucket ever holds
             self._spend(shares, count - whole)
-        self._made[spender.connection_id] = made + count
+        self._made[spender.connection_id] = self._made.get(spender.connection_id, 0) + count
 
     async def _wait(self, waiter: Waiter) -> None:
         for share in waiter.shares:
             share.waiting += waiter.count
         self._waiters.append(waiter)
-        self.wanted.set()
+        self.touch(*waiter.shares)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await waiter.done
@@ -131,7 +135,12 @@ class CallBudgets:
             self.made[share.limit.scope] += count
             is_low = LOW * share.in_hand(now) < share.last_block
             if is_low and share.use_rate * BLOCK_SECONDS >= LOW:
-                self.wanted.set()
+                self.touch(share)
+
+    def touch(self, *shares: Share) -> None:
+        """Let the engine look at what these need, or have to tell."""
+        self._touched.update(shares)
+        self.wanted.set()
 
     def _defer(self, waiter: Waiter, now: float) -> Deferred:
         """Return the error that ends a run, with the time at which there is room."""
@@ -152,13 +161,17 @@ class CallBudgets:
 
     def spending(self, connection: Any, calls: int) -> "Spending | None":
         """Spend calls of a run. In a thread this waits until there is room for them."""
-        spender = Spender(connection.provider_slug, connection.tenant_id, str(connection.id))
+        spender = Spender(connection.provider_slug, connection.tenant_id, connection.id)
         if not self.applies_to(spender.provider_slug) or self._home is None or not calls:
             return None
         if _running_loop() is not None:
             return Spending(self, spender, calls)
         asyncio.run_coroutine_threadsafe(self.take(spender, calls), self._home).result()
         return None
+
+    def note_spender(self, spender: Spender) -> None:
+        """Note that the present run of a connection says what it spends."""
+        self._made.setdefault(spender.connection_id, 0)
 
     def _spend_now(self, spender: Spender, count: int) -> None:
         now = monotonic()
@@ -170,7 +183,7 @@ class CallBudgets:
         for share in shares:
             share.spent += count
             self.made[share.limit.scope] += count
-        self.wanted.set()
+            self.touch(share)
 
     def run_ended(self, spender: Spender) -> None:
         """Learn how many calls a run makes; one that has told of none counts as one call."""
@@ -206,7 +219,7 @@ class CallBudgets:
                 continue  # it has more than we would use until then
             if share.said is None or remaining < share.said[0]:
                 share.said = (remaining, seconds)
-                self.wanted.set()
+                self.touch(share)
             share.left, share.left_until = remaining, now + seconds
             if (surplus := share.in_hand(now) - int(remaining)) > 0:
                 share.use(surplus)  # the provider would refuse them
@@ -216,7 +229,7 @@ class CallBudgets:
         member = ""
         if limit.members != "all":
             is_tenant = limit.members == "tenant"
-            member = spender.tenant_id if is_tenant else spender.connection_id
+            member = spender.tenant_id if is_tenant else str(spender.connection_id)
         return self.share(limit, member, now)
 
     def share(self, limit: CallLimit, member: str = "", now: float | None = None) -> Share:
@@ -224,6 +237,8 @@ class CallBudgets:
         if share is None:
             share = Share(limit, member, monotonic() if now is None else now)
             self.shares[limit.scope, member] = share
+            if not member:
+                self.common.append(share)
         return share
 
     def wants(self) -> list[tuple[Share, int, int]]:
@@ -234,7 +249,8 @@ class CallBudgets:
             for share in waiter.shares:
                 per_run[share] = max(per_run.get(share, 1.0), waiter.calls_per_run)
         found = []
-        for share in self.shares.values():
+        touched, self._touched = self._touched, set()
+        for share in touched.union(self.common):
             in_hand = share.in_hand(now)
             share.note_use(now)
             needed = max(0, share.waiting - in_hand)
@@ -243,6 +259,8 @@ class CallBudgets:
                 wanted = int(per_run.get(share, 1.0))
             if needed or wanted > 0 or share.spent or share.unused or share.said:
                 found.append((share, needed, max(needed, wanted)))
+            if share.waiting:
+                self._touched.add(share)
         return found
 
     def serve(self) -> float | None:
@@ -298,6 +316,19 @@ class CallBudgets:
             share.in_hand(now)
             if share.member and share.is_idle(now):
                 del self.shares[key]
+            elif share.unused:
+                self.touch(share)
+
+
+@dataclass(frozen=True, slots=True)
+class CallPermits:
+    """What decides whether a call may be made now."""
+
+    closed: ClosedProviders | None = None
+    budgets: CallBudgets | None = None
+
+
+NO_PERMITS = CallPermits()
 
 
 class Spending:
@@ -309,6 +340,7 @@ class Spending:
     def __init__(self, budgets: CallBudgets, spender: Spender, calls: int) -> None:
         self._budgets, self._spender, self._calls = budgets, spender, calls
         self._is_counted = False
+        budgets.note_spender(spender)
         # Whoever awaits this does so before the loop's next turn.
         self._counting = asyncio.get_running_loop().call_soon(self._count)
 
@@ -318,7 +350,7 @@ class Spending:
 
     def __await__(self) -> Generator[Any, None, None]:
         if self._is_counted:
-            return iter(())  # type: ignore[return-value]  # awaiting it ends at once
+            return SPENT.__await__()
         self._counting.cancel()
         self._is_counted = True
         return self._budgets.take(self._spender, self._calls).__await__()
