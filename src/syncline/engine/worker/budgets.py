@@ -164,7 +164,9 @@ class BudgetKeeper:
         """
         now = monotonic()
         shares = self._shared(group)
-        if now < self._try_at.get(group, 0.0) or any(share.waiting for share in shares):
+        try_at = self._try_at.get(group, 0.0)
+        if now < try_at or any(share.waiting for share in shares):
+            self._wake_after(max(SHORTEST_WAIT, try_at - now))
             return None
         per_run = max(self.calls.calls_per_run(slug) for slug in group)
         needed = max(1, int(most * per_run))
@@ -212,11 +214,20 @@ class BudgetKeeper:
         some = [min(wanted, max(1.0, share.limit.capacity / 4)) for share in shares]
         pairs = zip(shares, some, strict=True)
         wait = max((share.seconds_until(calls, now) for share, calls in pairs), default=0.0)
-        wait = min(LONGEST_WAIT, max(SHORTEST_WAIT, wait))
+        first = max((share.seconds_until(1, now) for share in shares), default=0.0)
+        wait = max(SHORTEST_WAIT, min(wait, max(first, LONGEST_WAIT)))
         self._try_at[group] = now + wait
-        if self._waking is None or self._waking.cancelled() or self._waking.when() <= now:
-            loop = asyncio.get_running_loop()
-            self._waking = loop.call_later(wait, self._claim_now.set)
+        self._wake_after(wait)
+
+    def _wake_after(self, seconds: float) -> None:
+        """Let jobs be claimed after this time at the latest."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + seconds
+        if self._waking is not None and loop.time() < self._waking.when() <= at:
+            return
+        if self._waking is not None:
+            self._waking.cancel()
+        self._waking = loop.call_later(seconds, self._claim_now.set)
 
     async def step(self) -> timedelta:
         """Take what calls wait for, tell what was spent and lapsed, and read the budgets."""
