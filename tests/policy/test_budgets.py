@@ -113,6 +113,7 @@ def test_other_spans_are_refused(text: str) -> None:
         ({"scope": "a:{user}"}, "scope"),
         ({"scope": "a:{tenant}:{connection}"}, "scope"),
         ({"scope": "a}"}, "scope"),
+        ({"scope": "a/b"}, "scope"),
         ({"scope": "a" * 201}, "scope"),
         ({"providers": ("a" * 101,)}, "providers"),
         ({"providers": ("a\nb",)}, "providers"),
@@ -131,7 +132,7 @@ def test_a_budget_out_of_bounds_is_refused(changes: dict[str, object], field: st
     [
         ("github", "github", Members.ALL),
         ("github:{connection}", "github", Members.CONNECTION),
-        ("google/{tenant}", "google", Members.TENANT),
+        ("google.{tenant}", "google", Members.TENANT),
         ('it\'s "quoted"; --', 'it\'s "quoted"; --', Members.ALL),
     ],
 )

@@ -120,6 +120,38 @@ class Bucket:
             at = max(at, self.left_until)
         return at
 
+    def used(self, budget: Budget, now: datetime) -> int:
+        """Return how many calls were taken in the current span."""
+        is_over = self.window_at is None or now >= self.window_at + budget.per
+        return 0 if is_over else self.window_taken
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetUse:
+    """A budget as people see it; each tenant or connection may have its own."""
+
+    budget: Budget
+    used: int | None = None  # in the current span
+    room_at: datetime | None = None  # if there is none now
+
+
+def describe_uses(
+    budgets: Iterable[Budget], shared: Mapping[str, Bucket], now: datetime
+) -> tuple[BudgetUse, ...]:
+    """Return how much of each budget is used, if all of its members share one bucket."""
+    found = []
+    for budget in budgets:
+        bucket = shared.get(budget.scope)
+        if budget.members is not Members.ALL:
+            found.append(BudgetUse(budget))
+        elif bucket is None:
+            found.append(BudgetUse(budget, 0))
+        else:
+            has_room = bucket.room(budget, now) >= 1
+            room_at = None if has_room else bucket.room_at(budget, now)
+            found.append(BudgetUse(budget, bucket.used(budget, now), room_at))
+    return tuple(found)
+
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
@@ -192,24 +224,31 @@ def declared_by(provider_slug: str, limits: Iterable[Limit]) -> list[Budget]:
 
 def check(budget: Budget) -> Budget:
     """Return the budget with its providers; raise `Invalid` if a value is out of bounds."""
-    scope = budget.scope
-    if not 0 < len(scope) <= LONGEST_SCOPE or not scope.isprintable() or scope != scope.strip():
-        raise Invalid("scope", f"must be printable text of 1 to {LONGEST_SCOPE} characters")
-    templates = TEMPLATE.findall(scope)
-    if len(templates) > 1 or not set(templates) <= {"tenant", "connection"}:
-        raise Invalid("scope", "may have one template: {tenant} or {connection}")
-    if set(TEMPLATE.sub("", scope)) & set("{}"):
-        raise Invalid("scope", "has a brace that is no template; use {tenant} or {connection}")
+    _check_scope(budget.scope)
     if budget.calls is not None and not 1 <= budget.calls <= MOST_CALLS:
         reason = "; to make no calls, pause the provider" if budget.calls == 0 else ""
         raise Invalid("calls", f"must be from 1 to {MOST_CALLS}{reason}")
     if not SHORTEST_SPAN <= budget.per <= LONGEST_SPAN:
         raise Invalid("per", "must be from 1 second to 31 days")
-    if budget.burst is not None and budget.calls is not None:
+    if budget.burst is not None:
+        if budget.calls is None:
+            raise Invalid("burst", "needs a number of calls")
         most = max(1, budget.calls // 2)
         if not 1 <= budget.burst <= most:
             raise Invalid("burst", f"must be from 1 to {most}, half of the calls")
     return replace(budget, providers=_check_providers(budget))
+
+
+def _check_scope(scope: str) -> None:
+    if not 0 < len(scope) <= LONGEST_SCOPE or not scope.isprintable() or scope != scope.strip():
+        raise Invalid("scope", f"must be printable text of 1 to {LONGEST_SCOPE} characters")
+    if "/" in scope:  # it is a part of an address
+        raise Invalid("scope", "must have no slash")
+    templates = TEMPLATE.findall(scope)
+    if len(templates) > 1 or not set(templates) <= {"tenant", "connection"}:
+        raise Invalid("scope", "may have one template: {tenant} or {connection}")
+    if set(TEMPLATE.sub("", scope)) & set("{}"):
+        raise Invalid("scope", "has a brace that is no template; use {tenant} or {connection}")
 
 
 def _check_providers(budget: Budget) -> tuple[str, ...]:

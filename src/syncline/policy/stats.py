@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.model import Worker, WorkerStatus
+from syncline.policy.budgets import BudgetUse
 from syncline.policy.gates import Gate
 from syncline.policy.health import Health
 
@@ -96,6 +97,7 @@ class ProviderStats:
     outcomes: Mapping[str, int]
     failures: Mapping[str, int]
     gate: Gate | None = None  # why its jobs may not start, if that is so
+    budgets: tuple[BudgetUse, ...] = ()  # that its calls count in; only operators see them
 
     @property
     def succeeded(self) -> int:

@@ -67,8 +67,6 @@ class Budgets(BaseService):
         if isinstance(calls, bool) or not (calls == "unlimited" or isinstance(calls, int)):
             raise Invalid("calls", "must be a number, or unlimited")
         number = None if calls == "unlimited" else calls
-        if number is None and burst is not None:
-            raise Invalid("burst", "needs a number of calls")
         budget = check(Budget(scope, number, read_span(per), burst, tuple(providers)))
 
         async def change(tx: Transaction) -> None:
@@ -112,11 +110,11 @@ def _state(
     if bucket is None:
         bucket = Bucket(budget.scope, "", budget.capacity, now)
     room = bucket.room(budget, now)
-    is_current = bucket.window_at is not None and now < bucket.window_at + budget.per
+    used = bucket.used(budget, now)
     return replace(
         state,
         room=max(0.0, round(room, 1)),
         room_at=None if room >= 1 else bucket.room_at(budget, now),
-        used=bucket.window_taken if is_current else 0,
-        used_since=bucket.window_at if is_current else None,
+        used=used,
+        used_since=bucket.window_at if used else None,
     )

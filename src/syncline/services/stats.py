@@ -12,6 +12,7 @@ from uuid import UUID
 
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER
 from syncline.model import Job, Worker, WorkerStatus
+from syncline.policy.budgets import BudgetUse, by_provider, describe_uses, in_force
 from syncline.policy.freshness import Freshness, judge_freshness
 from syncline.policy.health import ProviderCounts, judge_health
 from syncline.policy.stats import (
@@ -30,7 +31,7 @@ from syncline.store.data import workers
 from syncline.store.listings import details
 from syncline.store.listings.details import Lease
 from syncline.store.pool import Transaction
-from syncline.store.queue import gates
+from syncline.store.queue import budgets, gates
 from syncline.store.stats import activity, counts, freshness, providers, queue, troubles
 
 MINUTE = timedelta(minutes=1)
@@ -68,10 +69,12 @@ class Stats(BaseService):
             if tenant_id is None:
                 slugs |= {slug for worker in seen.alive for slug in worker.providers}
             shut = {gate.provider_slug: gate for gate in await gates.read(tx)}
+            uses = await _read_uses(tx, seen.now) if tenant_id is None else {}
             items = [
                 replace(
                     _provider_stats(slug, seen, connections.by_provider.get(slug, {})),
                     gate=shut.get(slug),
+                    budgets=uses.get(slug, ()),
                 )
                 for slug in sorted(slugs)
             ]
@@ -178,6 +181,13 @@ class Stats(BaseService):
         settled = now - MINUTES_MOVING * MINUTE
         self._past_minutes = {at: minute for at, minute in by_minute.items() if at < settled}
         return [by_minute[at] for at in shown]
+
+
+async def _read_uses(tx: Transaction, now: datetime) -> dict[str, tuple[BudgetUse, ...]]:
+    """Return the budgets of each provider, and how much of them is used."""
+    found, shared = await budgets.read(tx)
+    own = by_provider(in_force(found))
+    return {slug: describe_uses(ones, shared, now) for slug, ones in own.items()}
 
 
 def _provider_stats(slug: str, seen: Overview, connections: Mapping[str, int]) -> ProviderStats:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -187,7 +188,7 @@ async def test_deferred_runs_come_back_one_after_the_other(world: World) -> None
 
     found = [await world.get_job(job.id) for job in jobs]
     waits = sorted(job.retry_after for job in found if job.retry_after is not None)
-    gaps = [(later - earlier).total_seconds() for earlier, later in zip(waits, waits[1:])]
+    gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(waits)]
     assert len(waits) == 6
     assert min(gaps) > 6, "a call flows in every twelve seconds"
 

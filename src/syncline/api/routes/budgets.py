@@ -21,7 +21,7 @@ async def list_budgets(request: Request, principal: OperatorCanRead) -> BudgetsO
     return BudgetsOut(items=[BudgetOut(**asdict(one)) for one in found])
 
 
-@router.put("/{scope:path}", responses=problems(413, 415))
+@router.put("/{scope}", responses=problems(413, 415))
 async def set_budget(
     request: Request,
     principal: OperatorCanAdminister,  # noqa: ARG001
@@ -35,7 +35,7 @@ async def set_budget(
     return BudgetOut(**asdict(budget))
 
 
-@router.delete("/{scope:path}", status_code=204, responses=problems(404))
+@router.delete("/{scope}", status_code=204, responses=problems(404))
 async def clear_budget(
     request: Request,
     principal: OperatorCanAdminister,  # noqa: ARG001

@@ -28,10 +28,11 @@ CREATE TABLE {schema}.budget_buckets (
     -- What the provider said that it has left, until then.
     left_calls   double precision,
     left_until   timestamptz,
-    -- The calls that were taken since then, and how many were allowed.
+    -- The calls that were taken since then, and how many were allowed in so many seconds.
     window_at    timestamptz NOT NULL,
     window_taken bigint NOT NULL DEFAULT 0,
     window_calls bigint NOT NULL,
+    window_seconds double precision NOT NULL,
     PRIMARY KEY (scope, member),
     CONSTRAINT budget_buckets_level CHECK (tokens <= capacity)
 ) WITH (fillfactor = 50);  -- rewritten often, and no index but the key: room in their own page
@@ -43,3 +44,8 @@ COMMENT ON CONSTRAINT budget_buckets_level ON {schema}.budget_buckets IS
 -- Until when a run put its job off, because its provider could not be called. While retry_after is
 -- this time, no trigger ends the wait.
 ALTER TABLE {schema}.sync_jobs ADD COLUMN deferred_until timestamptz;
+-- Not validated: no row has a value yet, and reading them all would hold the queue up.
+ALTER TABLE {schema}.sync_jobs ADD CONSTRAINT sync_jobs_deferred_time CHECK (
+    deferred_until BETWEEN '0002-01-01 00:00:00+00' AND '9998-01-01 00:00:00+00') NOT VALID;
+COMMENT ON CONSTRAINT sync_jobs_deferred_time ON {schema}.sync_jobs IS
+    'T2: a time that every client can read';

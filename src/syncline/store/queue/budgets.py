@@ -139,20 +139,22 @@ TAKE = """
     ), asked AS MATERIALIZED (
         SELECT * FROM unnest($2::text[], $3::text[], $4::int[], $5::int[], $6::int[], $7::int[],
                              $8::timestamptz[], $9::float8[], $10::float8[], $11::float8[],
-                             $12::bigint[], $13::float8[], $14::interval[])
+                             $12::bigint[], $13::float8[], $14::float8[])
             AS asked (scope, member, needed, wanted, spent, unused, unused_since, said_left,
-                      said_seconds, capacity, calls, rate, per)
+                      said_seconds, capacity, calls, rate, per_seconds)
     ), locked AS MATERIALIZED (
         SELECT bucket.scope, bucket.member, bucket.tokens, bucket.counted_at, bucket.clipped_at,
                bucket.left_calls, bucket.left_until, bucket.window_at, bucket.window_taken,
-               bucket.window_calls
+               bucket.window_calls, bucket.window_seconds
           FROM {schema}.budget_buckets bucket
           JOIN asked ON asked.scope = bucket.scope AND asked.member = bucket.member
          ORDER BY bucket.scope, bucket.member
            FOR NO KEY UPDATE OF bucket
     ), timed AS (
         SELECT asked.*, moment.now, locked.tokens, locked.clipped_at, locked.left_calls,
-               locked.left_until, locked.window_at, locked.window_taken, locked.window_calls,
+               locked.left_until, locked.window_at, locked.window_taken,
+               (locked.window_calls, locked.window_seconds) <> (asked.calls, asked.per_seconds)
+                   AS is_changed,
                locked.counted_at > moment.now + interval '5 seconds' AS went_back,
                greatest(locked.counted_at, moment.now) AS counted_at,
                locked.tokens + asked.rate
@@ -164,7 +166,8 @@ TAKE = """
                least(capacity, flowed + CASE WHEN flowed < capacity AND NOT went_back
                                                   AND clipped_at <= unused_since
                                              THEN unused ELSE 0 END) AS level,
-               went_back OR now >= window_at + per AS is_new_window,
+               went_back OR is_changed OR now >= window_at + make_interval(secs => per_seconds)
+                   AS is_new_window,
                CASE WHEN said_left IS NULL THEN false
                     WHEN left_until > now THEN said_left < left_calls
                     ELSE true END AS is_lower
@@ -186,7 +189,6 @@ TAKE = """
                CASE WHEN is_new_window THEN taken
                     WHEN window_at <= unused_since THEN greatest(0, window_taken + taken - unused)
                     ELSE window_taken + taken END AS taken_since,
-               CASE WHEN is_new_window THEN calls ELSE greatest(window_calls, calls) END AS allowed,
                CASE WHEN went_back THEN now ELSE counted_at END AS new_counted_at
           FROM decided
     ), known AS (
@@ -199,7 +201,7 @@ TAKE = """
            counted_at = known.new_counted_at, clipped_at = known.clipped,
            full_at = known.full_again_at, left_calls = known.most - known.taken,
            left_until = known.until, window_at = known.begun_at, window_taken = known.taken_since,
-           window_calls = known.allowed
+           window_calls = known.calls, window_seconds = known.per_seconds
       FROM known
      WHERE bucket.scope = known.scope AND bucket.member = known.member
  RETURNING bucket.scope, bucket.member, known.taken, bucket.tokens, bucket.left_calls,
@@ -210,10 +212,11 @@ FILL = """
     -- Make full buckets for those who have none.
     INSERT INTO {schema}.budget_buckets
            (scope, member, tokens, capacity, counted_at, clipped_at, full_at, window_at,
-            window_calls)
-    SELECT asked.scope, asked.member, asked.capacity, asked.capacity, $1, $1, $1, $1, asked.calls
-      FROM unnest($2::text[], $3::text[], $4::float8[], $5::bigint[])
-           AS asked (scope, member, capacity, calls)
+            window_calls, window_seconds)
+    SELECT asked.scope, asked.member, asked.capacity, asked.capacity, $1, $1, $1, $1, asked.calls,
+           asked.per_seconds
+      FROM unnest($2::text[], $3::text[], $4::float8[], $5::bigint[], $6::float8[])
+           AS asked (scope, member, capacity, calls, per_seconds)
      ORDER BY asked.scope, asked.member
         ON CONFLICT (scope, member) DO NOTHING
 """
@@ -262,6 +265,7 @@ async def take(
             [one.member for one in missing],
             [float(one.budget.capacity) for one in missing],
             [one.budget.calls for one in missing],
+            [one.budget.per.total_seconds() for one in missing],
         )
         found |= await _take(tx, missing, now)
     return found
@@ -286,7 +290,7 @@ async def _take(
         [float(budget.capacity) for budget in budgets],
         [budget.calls for budget in budgets],
         [budget.rate for budget in budgets],
-        [budget.per for budget in budgets],
+        [budget.per.total_seconds() for budget in budgets],
     )
     return {(row["scope"], row["member"]): Taken(*row) for row in rows}
 
