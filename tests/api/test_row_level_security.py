@@ -26,6 +26,7 @@ TABLES = ("connections", "sync_jobs", "signals", "credentials", "api_requests", 
 ALL_TABLES = ", ".join(f"syncline.{table}" for table in (*TABLES, "schedulers", "tenant_usage"))
 NEW = {"tenant_id": "acme", "provider_slug": "github", "external_id": "new"}
 BODIES: dict[str, Any] = {
+    "set_budget": {"calls": 10},
     "create_connection": NEW,
     "create_connections": {"connections": [NEW]},
     "edit_connection": {"config": {}},
@@ -65,7 +66,13 @@ async def things_of(world: World, tenant: str) -> dict[str, Any]:
         tenant,
     )
     signal = rows[0]["id"]
-    return {"connection_id": connection.id, "job_id": job, "signal_id": signal, "action": "retry"}
+    return {
+        "connection_id": connection.id,
+        "job_id": job,
+        "signal_id": signal,
+        "action": "retry",
+        "scope": "app",
+    }
 
 
 async def rows_of(world: World, tenant: str) -> list[Any]:

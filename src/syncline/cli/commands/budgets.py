@@ -1,14 +1,17 @@
 """`syncline budgets …`: how many calls may be made, by all processes together."""
 
-from typing import Annotated
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syncline.cli.options import AsJson
 from syncline.cli.output import cell, print_json, print_table, record, say
 from syncline.cli.session import session_of
-from syncline.services.budgets import BudgetState
 from syncline.text import span
+
+if TYPE_CHECKING:
+    from syncline.services.budgets import BudgetState
 
 commands = typer.Typer(
     help="List, set and clear budgets: how many calls may be made.",
@@ -80,12 +83,12 @@ def clear(context: typer.Context, scope: Scope) -> None:
     """
     removed = session_of(context).call(lambda engine: engine.budgets.clear(scope))
     if not removed:
-        say(f"{scope} has no budget that can be removed. `syncline budgets list` shows them.")
-        raise typer.Exit(1)
+        say(f"{scope} had no budget that can be removed. `syncline budgets list` shows them.")
+        return
     say(f"The budget of {scope} is removed (it came from: {', '.join(removed)}).")
 
 
-def _row(one: BudgetState) -> tuple[object, ...]:
+def _row(one: "BudgetState") -> tuple[object, ...]:
     room = "" if one.room is None else f"{one.room:.0f}"
     if one.room_at is not None:
         room = f"from {one.room_at:%H:%M:%S}Z"
@@ -102,7 +105,5 @@ def _row(one: BudgetState) -> tuple[object, ...]:
     )
 
 
-def _span(one: BudgetState) -> str:
-    from datetime import timedelta
-
+def _span(one: "BudgetState") -> str:
     return span(timedelta(seconds=one.per_seconds))
