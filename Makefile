@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Tests wait for processes and servers: three of them keep two cores busy.
 PYTEST_WORKERS ?= 3
-CODE   := src tests bench faults mutations checks
+CODE   := src tests bench faults fairness mutations checks
 SEED ?= 1
 SEEDS ?= 200
 ROUNDS ?= 3
@@ -15,7 +15,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
           --no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser screenshots integration check security format lock clean bench bench-quick simulate mutations faults faults-quick
+.PHONY: help demo test browser screenshots integration check security format lock clean bench bench-quick simulate mutations faults faults-quick fairness fairness-quick
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,12 @@ faults: $(VENV)/.dev  ## Inject every kind of fault, 286 in all (under 20 minute
 
 faults-quick: $(VENV)/.dev  ## Inject most kinds of fault once (under 4 minutes)
 	@$(BIN)/python -m faults --quick --seed $(SEED) --output build/faults-quick
+
+fairness: $(VENV)/.dev  ## Prove politeness and fairness with real processes (under 6 minutes)
+	@$(BIN)/python -m fairness --seed $(SEED) --output build/fairness
+
+fairness-quick: $(VENV)/.dev  ## The same in a short form (under 1 minute)
+	@$(BIN)/python -m fairness --quick --seed $(SEED) --output build/fairness-quick
 
 lock: $(VENV)/.dev  ## Resolve the dependencies again (hashes, no addresses)
 	@$(BIN)/pip install --quiet uv

@@ -4,7 +4,6 @@ import asyncio
 import ctypes
 import json
 import os
-import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -12,13 +11,13 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from faults.process import end_with_the_suite
 from syncline import Connection, Connector, RateLimited, Signal, SyncResult, Transient
 
 PROVIDER_VARIABLE = "FAULTS_PROVIDER"
 EPOCH = datetime(2025, 1, 1, tzinfo=UTC)
 INTERPRETER_HELD_SECONDS = 5  # longer than a lease
 EXIT_CODE = 7
-PR_SET_PDEATHSIG = 1
 
 
 class Records(Connector):
@@ -111,12 +110,6 @@ MISHAPS: dict[str, Callable[[], Awaitable[None]]] = {
     "holds the interpreter": hold_interpreter,
     "never returns": never_return,
 }
-
-
-def end_with_the_suite() -> None:
-    """On Linux, end this process when the suite itself is killed."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if PROVIDER_VARIABLE in os.environ:

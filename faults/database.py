@@ -100,8 +100,12 @@ class Database:
         return (await self.fetch(statement, *arguments))[0][0]
 
     async def install_instruments(self) -> None:
+        await self.execute(INSTRUMENTS)
+
+    async def execute(self, script: str) -> None:
+        """Run several statements."""
         await self.value("SELECT 1")
-        await self._session.execute(INSTRUMENTS)
+        await self._session.execute(script)
 
     async def now(self) -> datetime:
         now: datetime = await self.value("SELECT clock_timestamp()")

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from faults.fleet import Popen, spawn
+from faults.process import Popen, spawn
 from faults.stage import NotFound
 from faults.waiting import until
 from syncline.store.embedded.binaries import find_binaries

@@ -14,7 +14,8 @@ from uuid import UUID
 
 from faults.connector import INTERPRETER_HELD_SECONDS
 from faults.database import Database
-from faults.fleet import LEASE_SECONDS, Fleet, Process, Role
+from faults.fleet import LEASE_SECONDS, Fleet, Member
+from faults.process import Role
 from faults.provider import Provider, Stream
 from faults.record import Record
 from faults.waiting import TooLate, until
@@ -110,29 +111,29 @@ class Stage:
         """Return a live stream whose connector is asynchronous."""
         return self.rng.choice([one for one in self.provider.live() if one not in self.blocking])
 
-    def any(self, role: Role) -> Process:
+    def any(self, role: Role) -> Member:
         """Return a running process; a worker must already have called the provider."""
         return self.rng.choice(
             self.working() if role == "worker" else self.fleet.running("scheduler")
         )
 
-    def working(self) -> list[Process]:
+    def working(self) -> list[Member]:
         workers = [w for w in self.fleet.running("worker") if self.provider.calls_by(w.pid)]
         return [w for w in workers if self.provider.in_flight(w.pid)] or workers
 
-    async def busy_worker(self) -> Process:
+    async def busy_worker(self) -> Member:
         """Return a worker in mid-call."""
 
-        def busy() -> list[Process]:
+        def busy() -> list[Member]:
             workers = self.fleet.running("worker")
             return [worker for worker in workers if self.provider.in_flight(worker.pid)]
 
-        workers: list[Process] = await until(
+        workers: list[Member] = await until(
             busy, within=PATIENCE_SECONDS, what="a worker in mid-call"
         )
         return self.rng.choice(workers)
 
-    async def order(self, what: str, name: str | None = None) -> Process:
+    async def order(self, what: str, name: str | None = None) -> Member:
         """Make a connector misbehave; return the worker in which it does."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             pid = await self.provider.order(name or self.live_async_stream(), what)

@@ -150,7 +150,7 @@ async def add_connections(
     session: Any, count: int, *, provider: str = PROVIDER, random_ids: bool = False
 ) -> None:
     """Add connections that never ran; the next tick queues a job for each."""
-    await _fill(session, NEW_CONNECTIONS, count, provider, random_ids)
+    await fill(session, NEW_CONNECTIONS, count, provider, random_ids)
     await vacuum(session)
 
 
@@ -169,29 +169,29 @@ async def add_used_connections(
 ) -> None:
     """Add connections with a finished job each, and `in_backoff` more with a waiting job."""
     everything = (count + in_backoff, PROVIDER, *past.slots, past.some_due, past.interval_seconds)
-    await _fill(session, USED_CONNECTIONS, *everything)
+    await fill(session, USED_CONNECTIONS, *everything)
     if past.kept_seconds is None:
-        await _fill(session, LAST_JOBS)
+        await fill(session, LAST_JOBS)
     else:
-        await _fill(session, KEPT_JOBS, past.kept_seconds)
+        await fill(session, KEPT_JOBS, past.kept_seconds)
     if in_backoff:
-        await _fill(session, IN_BACKOFF, in_backoff)
+        await fill(session, IN_BACKOFF, in_backoff)
     await vacuum(session)
 
 
 async def add_finished_jobs(session: Any, count: int) -> None:
-    await _fill(session, FINISHED_JOBS, count)
+    await fill(session, FINISHED_JOBS, count)
     await vacuum(session)
 
 
 async def queue_jobs(session: Any, *, shuffled: bool = False) -> None:
     """Queue a job for every connection, as an application may do by plain SQL."""
-    await _fill(session, QUEUED_JOBS, shuffled)
+    await fill(session, QUEUED_JOBS, shuffled)
 
 
 async def queue_after_outage(session: Any, *, has_failed: bool) -> None:
     """Queue a job for every connection, all due by now; with `has_failed`, after a backoff."""
-    await _fill(session, AFTER_AN_OUTAGE, has_failed)
+    await fill(session, AFTER_AN_OUTAGE, has_failed)
     await vacuum(session)
 
 
@@ -201,7 +201,8 @@ async def give_a_past(session: Any) -> None:
     await vacuum(session)
 
 
-async def _fill(session: Any, statement: str, *arguments: Any) -> None:
+async def fill(session: Any, statement: str, *arguments: Any) -> None:
+    """Insert rows whose ids may be ordered by time."""
     async with session.transaction():
         await session.execute(ID_AT)
         await session.execute(ORDERED_ID)

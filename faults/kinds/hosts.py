@@ -4,7 +4,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from faults.fleet import Process
+from faults.fleet import Member
 from faults.kinds import kind
 from faults.kinds.processes import EXIT_SECONDS, expect_exit
 from faults.pooler import PgBouncer
@@ -33,7 +33,7 @@ async def work_for_a_while(
     await stage.count_left_running()
 
 
-async def until_working(stage: Stage, worker: Process) -> None:
+async def until_working(stage: Stage, worker: Member) -> None:
     def is_working() -> bool:
         return stage.provider.calls_by(worker.pid) >= CALLS
 

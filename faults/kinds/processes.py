@@ -3,7 +3,7 @@
 import asyncio
 import signal
 
-from faults.fleet import GRACE_SECONDS, Process
+from faults.fleet import GRACE_SECONDS, Member
 from faults.kinds import kind
 from faults.proxy import Moment
 from faults.stage import Stage
@@ -18,14 +18,14 @@ AGAIN_SECONDS = 0.2  # signals that come closer together may count as one
 EXIT_SECONDS = GRACE_SECONDS + 8
 
 
-async def kill(stage: Stage, process: Process) -> None:
+async def kill(stage: Stage, process: Member) -> None:
     killed_at = await stage.database.now()
     process.kill()
     await process.ended(within=5)
     await stage.measure_recovery(killed_at)
 
 
-async def kill_at_commit(stage: Stage, process: Process, moment: Moment, about: str) -> None:
+async def kill_at_commit(stage: Stage, process: Member, moment: Moment, about: str) -> None:
     sprung = process.link.set_trap(moment, about, process.kill)
     await stage.until_its_turn(sprung.done, within=TRAP_SECONDS, what=f"a COMMIT about {about}")
     killed_at = await stage.database.now()

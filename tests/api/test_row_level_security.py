@@ -26,14 +26,13 @@ TABLES = ("connections", "sync_jobs", "signals", "credentials", "api_requests", 
 ALL_TABLES = ", ".join(f"syncline.{table}" for table in (*TABLES, "schedulers", "tenant_usage"))
 NEW = {"tenant_id": "acme", "provider_slug": "github", "external_id": "new"}
 BODIES: dict[str, Any] = {
-    "set_budget": {"calls": 10},
     "create_connection": NEW,
     "create_connections": {"connections": [NEW]},
     "edit_connection": {"config": {}},
     "set_credentials": {"credentials": {"token": "x"}},
 }
 # They read nothing of any tenant's: probes, metrics, the description, signing in and out, files.
-# Keys are an operator's, and out of the role's reach.
+# Keys and budgets are an operator's, and out of the role's reach.
 WITHOUT_ROWS: tuple[str, ...] = (
     "/healthz",
     "/readyz",
@@ -44,6 +43,7 @@ WITHOUT_ROWS: tuple[str, ...] = (
     "/logout",
 )
 WITHOUT_ROWS += ("/style.css", "/icon.svg", "/theme.js", "/dashboard.js", "/events", "/v1/keys")
+WITHOUT_ROWS += ("/v1/budgets",)
 FOLLOWING = ("tail_signals", "follow_signals")
 
 

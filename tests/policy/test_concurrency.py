@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from syncline.policy.concurrency import (
     CEILING,
     CUT_EVERY_SECONDS,
+    FEW_BYTES,
+    FEW_UNSETTLED,
     FLOOR,
     PAGE_BYTES,
     UNUSED_SECONDS,
     Load,
     next_limit,
+    unsettled_room,
 )
 
 BUSY = Load(taken=400, ended=100, is_more_due=True, seconds=0, run_share=0.01, seconds_since_cut=10)
@@ -143,3 +146,19 @@ def test_trouble_leads_back_to_the_floor() -> None:
     for _ in range(8):
         limit = next_limit(limit, replace(BUSY, loop_seconds=1, seconds_since_cut=1))
     assert limit == FLOOR
+
+
+@pytest.mark.parametrize(
+    ("limit", "unsettled", "waiting_bytes", "room"),
+    [
+        (100, 100, 0, FEW_UNSETTLED),  # few slots run ahead of what is settled
+        (100, 600, 0, 0),
+        (100, 150, FEW_BYTES, 50),  # unless much waits in memory
+        (8000, 8000, 0, 8000),
+        (8000, 16_000, 0, 0),
+    ],
+)
+def test_what_is_not_settled_bounds_what_is_claimed(
+    limit: int, unsettled: int, waiting_bytes: int, room: int
+) -> None:
+    assert unsettled_room(limit, unsettled, waiting_bytes) == room

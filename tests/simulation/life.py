@@ -5,7 +5,7 @@ import json
 import random
 import traceback
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Coroutine, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,7 +38,9 @@ WAKING_SECONDS = 0.5  # by then a worker that was frozen has noticed what became
 LONGEST_DRAIN_SECONDS = 240
 LONGEST_DRAIN_BESIDE_HELD_SECONDS = 240
 SLOW_IN_THE_END = 0.4  # of the seeds
+WITH_OUTAGES = 0.5  # of the providers
 SLOWEST_LINE, LONGEST_LATENCY_SECONDS = 20_000, 0.02  # bytes a second
+PROBES = {"first_probe_seconds": 2, "longest_probe_seconds": 16}
 # Errors of the server that belong to ordinary life: a lost race, a call that was cancelled, one
 # that waited too long for a lock, and a server that was read-only.
 EXPECTED_ERRORS = {"23505", "57014", "55P03", "25006"}
@@ -148,6 +150,7 @@ class World:
                 people.meddle(),
                 people.meddle(),
                 people.hold_rows(),
+                *self._fail_providers(),
             )
         ]
         seconds = self._rng.uniform(60, 180)
@@ -160,12 +163,22 @@ class World:
             activity.cancel()
         await asyncio.gather(*activities, return_exceptions=True)
 
+    def _fail_providers(self) -> Iterator[Coroutine[Any, Any, None]]:
+        for application in self._ledger.applications.values():
+            if self._rng.random() < WITH_OUTAGES:
+                yield application.fail_now_and_then(
+                    self._chance(), lambda what: self._network.note(what, "provider")
+                )
+
     async def _calm_times(self, people: People) -> None:
         """Wait until everything is stored; nobody may be left behind for good."""
         self._weather.is_calm = True
         self._network.is_down = False
         self._network.set_speed_of_all(None)
         self._ledger.misbehaviour = 0
+        for application in self._ledger.applications.values():
+            application.is_down = False
+        await people.resume_providers()
         self._workers.thaw_all()
         await people.delete_again()
         everybody = people.connections.keys()
@@ -273,4 +286,12 @@ def _choose_settings(rng: random.Random, url: str) -> Settings:
             "single_flight": "job_type" if rng.random() < 0.2 else "connection",
         },
         rate_limit={"base_seconds": 1, "max_seconds": 15},
+        # Few connections, so few of them must say that their provider is down.
+        breaker=rng.choice(
+            (
+                {},
+                {"attempts": 4, "connections": 2, "window_seconds": 20, **PROBES},
+                {"attempts": 2, "connections": 1, "window_seconds": 5, **PROBES},
+            )
+        ),
     )

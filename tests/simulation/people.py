@@ -52,6 +52,7 @@ HOLD = {
          WHERE connection_id = ANY ($1) AND status IN ('queued', 'running') ORDER BY id
     """,
 }
+PROVIDERS = ("blocking", "calling", "streaming")
 LOCKS = ("FOR UPDATE SKIP LOCKED", "FOR NO KEY UPDATE SKIP LOCKED", "FOR SHARE SKIP LOCKED")
 LONGEST_HOLD_SECONDS = 40
 
@@ -73,7 +74,7 @@ class People:
         self._ledger.open_account(name, has_keys=self._rng.random() < 0.7)
         connection = await self._engine.connections.create(
             tenant_id=self._rng.choice(("acme", "globex")),
-            provider_slug=self._rng.choice(("calling", "calling", "blocking", "streaming")),
+            provider_slug=self._rng.choice((*PROVIDERS, "calling")),
             external_id=name,
             interval_seconds=self._rng.choice((None, 60, 90)),
         )
@@ -170,6 +171,18 @@ class People:
             self.deleted[id_] = keeps_signals
             await self._engine.connections.delete(id_, keep_signals=keeps_signals)
 
+    async def pause_provider(self, _name: str, _id: UUID) -> None:
+        await self._engine.gates.pause(self._rng.choice(PROVIDERS), because="maintenance")
+
+    async def resume_provider(self, _name: str, _id: UUID) -> None:
+        await self._engine.gates.resume(self._rng.choice(PROVIDERS))
+
+    async def resume_providers(self) -> None:
+        """Resume those that are paused; the others find out for themselves that all is well."""
+        for gate in await self._engine.gates.list():
+            if gate.paused_at is not None:
+                await self._engine.gates.resume(gate.provider_slug)
+
     async def verify(self, _name: str = "", _id: UUID | None = None) -> None:
         if broken := await self._engine.verify():
             raise Broken(f"verify: {broken}")
@@ -201,7 +214,9 @@ DEEDS = {
     "delete": People.delete,
     "edit": People.edit,
     "pause": People.pause,
+    "pause provider": People.pause_provider,
     "resume": People.resume,
+    "resume provider": People.resume_provider,
     "retry": People.retry,
     "set interval": People.set_interval,
     "trigger": People.trigger,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from simulation.applications import LIMITS, Application
 from simulation.loop import PROCESS, Process
 from syncline import (
     Connection,
@@ -91,6 +92,10 @@ class Ledger:
         self.answers: Counter[str] = Counter()
         self.complaints: list[str] = []
         self._longest_overlap = longest_overlap
+        # Calls in threads come in no order, so what serves those allows everything.
+        self.applications = {
+            slug: Application(rng.choice(LIMITS)) for slug in ("calling", "streaming")
+        }
 
     def open_account(self, name: str, *, has_keys: bool) -> None:
         rng = random.Random(self._rng.random())
@@ -123,6 +128,10 @@ class Ledger:
         )
 
     def begin(self, connection: Connection, now: float) -> Call:
+        """Begin a call, unless the provider refuses it for all connections."""
+        if refusal := self.applications[connection.provider_slug].refuse(now):
+            self.answers[str(refusal)] += 1
+            raise refusal
         process = PROCESS.get()
         assert process is not None
         call = Call(process, now)

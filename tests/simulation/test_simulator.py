@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from simulation.applications import WINDOW_SECONDS, Application
 from simulation.auditor import Auditor, Broken
 from simulation.bandwidth import Speed
 from simulation.life import START, live
@@ -268,3 +269,14 @@ def test_the_auditor_sees_a_finished_job_change(
     observer.ask(f"UPDATE syncline.sync_jobs {change}")
     with pytest.raises(Broken, match=complaint):
         auditor.look()
+
+
+def test_an_application_allows_only_so_many_calls_in_any_window() -> None:
+    application = Application(limit=2)
+
+    refusals = [application.refuse(now) for now in (0.0, 4.0, 9.0, WINDOW_SECONDS, 11.0)]
+
+    assert [type(refusal).__name__ for refusal in refusals] == [
+        *("NoneType", "NoneType", "RateLimited", "NoneType", "RateLimited")
+    ]
+    assert str(Application(is_down=True).refuse(0.0)) == "the provider is down"

@@ -21,6 +21,10 @@ QUICK_RUN_SHARE = 1 / 300
 GROWTH_PER_RUN, GROWTH_PER_QUICK_RUN = 1, 4
 GROWTH_PER_SECOND = 0.05
 PAGE_BYTES = 256_000_000  # of all runs, each with a page of the usual size
+MOST_UNSETTLED = 2  # jobs claimed and not yet settled, as a multiple of the slots
+# Beside few slots, some more while their pages are small: settling a hundred jobs takes as long as
+# running them (100 slots calling a provider ran 3,290 jobs a second, and 3,570 with these).
+FEW_UNSETTLED, FEW_BYTES = 500, 64_000_000
 CUT_EVERY_SECONDS = 1.0
 UNUSED_SECONDS = 60.0
 
@@ -75,3 +79,13 @@ def next_limit(limit: float, load: Load) -> float:
     if load.run_bytes > 0:
         wanted = min(wanted, PAGE_BYTES / load.run_bytes)
     return min(max(wanted, FLOOR), CEILING)
+
+
+def unsettled_room(limit: int, unsettled: int, waiting_bytes: int) -> int:
+    """Return how many more jobs may be claimed before others must be settled.
+
+    `waiting_bytes` is the size of the pages that wait to be settled.
+    """
+    if limit < FEW_UNSETTLED and waiting_bytes < FEW_BYTES:
+        return limit + FEW_UNSETTLED - unsettled
+    return MOST_UNSETTLED * limit - unsettled

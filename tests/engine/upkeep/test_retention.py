@@ -12,7 +12,7 @@ from support.world import EMPTY_PAGE, Logged, World, at
 from syncline import Connection
 from syncline.clock import monotonic, new_id
 from syncline.engine.upkeep.maintenance import Maintenance
-from syncline.engine.upkeep.retention import ROUND_EVERY, Pruner
+from syncline.engine.upkeep.retention import NEXT_ROUND_SOON, ROUND_EVERY, Pruner
 
 NOW = at("12:00")
 OLD, YOUNG = NOW - timedelta(days=15), NOW - timedelta(days=13)
@@ -229,6 +229,27 @@ async def test_only_the_longest_living_process_prunes(world: World, pruner: Prun
     while await pruner.step() != ROUND_EVERY:
         pass
     assert await world.sql("SELECT FROM {schema}.sync_jobs") == []
+
+
+@pytest.mark.engine(retention={"signals_days": 14})
+async def test_a_round_with_much_to_remove_is_followed_by_the_next_one_soon(
+    world: World, pruner: Pruner
+) -> None:
+    """Tables stay small if they are pruned steadily."""
+    connection = await world.connection()
+    await world.sql(
+        "INSERT INTO {schema}.signals (tenant_id, provider_slug, connection_id, kind, received_at)"
+        " SELECT 'acme', 'github', $1, 'seen', $2 FROM generate_series(1, 20000)",
+        connection.id,
+        NOW - timedelta(days=4000),
+    )
+    pauses = [await pruner.step()]
+    while pauses[-1] not in (NEXT_ROUND_SOON, ROUND_EVERY):
+        pauses.append(await pruner.step())
+
+    assert pauses[-1] == NEXT_ROUND_SOON
+    assert await world.sql("SELECT FROM {schema}.signals") == []
+    assert await pruner.step() == ROUND_EVERY  # nothing was left
 
 
 async def test_age_of_the_oldest_snapshot_is_measured(

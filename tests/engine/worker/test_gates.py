@@ -190,6 +190,36 @@ async def test_a_fleet_that_was_away_comes_back_slowly(world: World) -> None:
     assert (first, after) == (0, 10)
 
 
+async def test_it_comes_back_slowly_even_if_the_gates_were_read_before(world: World) -> None:
+    """The loop that reads them may be faster than the first claim."""
+    await remember(world, starts_per_second=0.1)
+    for _ in range(10):
+        await world.job(await world.connection())
+    async with world.another_engine() as back:
+        back.clock.set(at("12:10"))
+        gatekeeper = back.engine._worker.gatekeeper
+        await gatekeeper.step()
+        await gatekeeper.look(gatekeeper._pool.transaction)
+
+        assert list(gatekeeper.open_among(["github", "gitlab"])) == ["gitlab"]
+
+
+async def test_a_fleet_comes_back_slowly_to_what_nobody_has_queued(world: World) -> None:
+    """While the schedulers are away as well, connections come due and no job is queued."""
+    await remember(world, starts_per_second=0.1)
+    for _ in range(10):
+        await world.connection()
+    world.script(*[SyncResult()] * 10)
+    async with world.another_engine() as back:
+        back.clock.set(at("12:10"))
+        before = await back.run_due()
+        await back.tick(jitter_seconds=0)
+        first = await back.run_due()
+        after = await back.run_due("12:10:59")
+
+    assert (before, first, after) == (0, 0, 10)
+
+
 async def test_a_fleet_that_has_little_to_catch_up_starts_as_usual(world: World) -> None:
     await remember(world, starts_per_second=0.1)
     for _ in range(6):

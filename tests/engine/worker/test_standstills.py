@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -280,7 +281,7 @@ class NotingSession:
 
     async def execute(self, query: str, *arguments: Any, timeout: float | None = None) -> Any:
         if "INSERT INTO" in query:
-            self.inserted.append((len(arguments[7]), timeout))
+            self.inserted.append((len(arguments[8]), timeout))
         return await self._session.execute(query, *arguments, timeout=timeout)
 
 
@@ -300,6 +301,27 @@ async def test_a_page_of_many_bytes_is_stored_in_many_statements(world: World) -
     assert stored == sizes
 
 
+async def test_signals_of_several_jobs_keep_their_job_when_they_are_split(world: World) -> None:
+    connections = [await world.connection() for _ in range(3)]
+    columns, jobs = signals.Columns(), {}
+    for connection in connections:
+        one = columns_of(connection, [100_000] * 3)
+        (claim, count), *_ = one.jobs
+        columns.add(claim, one.page, one.ids)
+        jobs[connection.id] = claim.id, count
+    async with world.session() as session, session.transaction():
+        noting = NotingSession(session)
+        await signals.insert(Transaction(noting, Statements(world.schema)), columns)
+
+    assert [count for count, _ in noting.inserted] == [2, 2, 2, 2, 1]  # across their bounds
+    for connection in connections:
+        stored = await world.signals(connection)
+        assert ({signal.job_id for signal in stored}, len(stored)) == (
+            {jobs[connection.id][0]},
+            jobs[connection.id][1],
+        )
+
+
 @pytest.mark.parametrize("size", [50_000, 400_000], ids=["one statement", "two"])
 async def test_a_statement_that_is_long_on_its_way_is_not_idle(world: World, size: int) -> None:
     """The server sees no difference; many sessions may share a slow link."""
@@ -317,15 +339,11 @@ def columns_of(connection: Connection, sizes: Sequence[int]) -> signals.Columns:
     """Return signals with payloads of these sizes."""
     count = len(sizes)
     payloads = [json.dumps({"t": "x" * size}) for size in sizes]
+    claim = replace(claimed(), tenant_id=connection.tenant_id, connection_id=connection.id)
+    columns = signals.Columns()
     page = Page(["seen"] * count, [at("11:00")] * count, payloads, [None] * count)
-    return signals.Columns(
-        [new_id() for _ in sizes],
-        [connection.tenant_id] * count,
-        [connection.provider_slug] * count,
-        [connection.id] * count,
-        [uuid4()] * count,
-        page,
-    )
+    columns.add(claim, page, new_id.many(count))
+    return columns
 
 
 class ScriptedSettler:
@@ -380,6 +398,17 @@ PAGE = Page(
     dedupe_keys=[None],
     payload_bytes=2,
 )
+
+
+async def test_the_queue_knows_the_size_of_the_pages_that_wait() -> None:
+    ending = Ending(ScriptedSettler({}))
+    claims = [claimed() for _ in range(3)]
+    for claim in [*claims, claims[0]]:  # the last one has to wait for the first one's group
+        ending.end(claim, replace(PAGE, payload_bytes=1000))
+    assert ending.settle_queue.waiting_bytes == 4000
+
+    await ending.runs.wait_until_settled()
+    assert ending.settle_queue.waiting_bytes == 0
 
 
 async def test_a_group_that_takes_too_long_is_split_and_the_culprit_fails() -> None:

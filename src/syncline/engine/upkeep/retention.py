@@ -16,6 +16,9 @@ from syncline.store.pool import Pool, Transaction
 from syncline.telemetry.upkeep import UpkeepTelemetry
 
 ROUND_EVERY = timedelta(minutes=1)
+# After a round with much to do. What is removed steadily leaves room that is used again steadily: a
+# minute's worth at once made tables of eight minutes a fifth larger.
+NEXT_ROUND_SOON = timedelta(seconds=10)
 MEASURE_STORAGE_EVERY = timedelta(minutes=10)
 # The pause after a batch, as a multiple of its duration: pruning takes at most 3 % of one session's
 # time, in which it removes three times what a million connections leave every second.
@@ -68,11 +71,12 @@ class Pruner:
         while more and monotonic() - began < BATCH_SECONDS / 2:  # a walk may have little to do
             more = await self._round.batch()
         if more:
+            self._round.has_paused = True
             self._tell(self._round.report, at_most_every=ROUND_EVERY)
             return timedelta(seconds=PAUSE_FACTOR * (monotonic() - began))
         self._tell(self._round.report)
-        self._round = None
-        return ROUND_EVERY
+        had_much, self._round = self._round.has_paused, None
+        return NEXT_ROUND_SOON if had_much else ROUND_EVERY
 
     def _tell(self, report: PruneReport, at_most_every: timedelta = timedelta()) -> None:
         """Record what was removed; a round that catches up with days does not end for long."""
@@ -124,6 +128,7 @@ class Round:
 
     def __init__(self, report: PruneReport, walks: Sequence[Walk]) -> None:
         self.report = report
+        self.has_paused = False
         self._walks = list(walks)
 
     async def batch(self) -> bool:

@@ -19,6 +19,7 @@ from syncline.engine.worker.slots import Slots, make_slots
 from syncline.engine.worker.streams import Streams
 from syncline.errors import ContractError, SyncError, Transient
 from syncline.http.budgets import Spender
+from syncline.policy.concurrency import unsettled_room
 from syncline.policy.outcome import Ending, Interrupted, Raised, Unrun
 from syncline.sdk.connector import Connector
 from syncline.sdk.page import Page
@@ -30,7 +31,6 @@ from syncline.store.queue.claims import Claim
 SMALL_CLAIM, LARGEST_CLAIM = 25, 2000
 RELEASE_SECONDS = 3  # after the grace, a slow database gets this long to take the rows back
 STARTED_IN_A_ROW = 100  # then answers of the database get a turn of the event loop
-MOST_UNSETTLED = 2  # jobs claimed and not yet settled, as a multiple of the slots
 
 
 class Executor:
@@ -229,7 +229,8 @@ class Executor:
 
     def _unsettled_room(self) -> int:
         """Return how many more jobs may be claimed before others must be settled."""
-        return MOST_UNSETTLED * self.limit - (len(self._runs) - self._settle_queue.excused)
+        unsettled = len(self._runs) - self._settle_queue.excused
+        return unsettled_room(self.limit, unsettled, self._settle_queue.waiting_bytes)
 
     def _wanted(self, slots: Slots) -> int:
         """Return how many jobs to claim now.

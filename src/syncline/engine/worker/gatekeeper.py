@@ -116,10 +116,10 @@ class Gatekeeper:
 
     async def look(self, session: SessionLease) -> None:
         """Read the gates, unless that was a moment ago."""
-        if monotonic() < self._look_at:
+        if self._has_come and monotonic() < self._look_at:
             return
         async with session() as tx:
-            if not self._has_come:  # before its first claim
+            if not self._has_come:  # before its first claim, even if the loop has read them
                 await self._come_back(tx)
                 self._has_come = True
             await self._read(tx)

@@ -77,6 +77,7 @@ class SettleQueue:
         self._split_task = _Tasks(self._settle_split)
         self._blocked_task = _Tasks(self._settle_blocked)
         self._has_given_up = False
+        self.waiting_bytes = 0  # of the pages that wait for their group
         self.trouble: str | None = None  # why nothing could be stored the last time
 
     def put(self, run: "Run") -> None:
@@ -89,6 +90,7 @@ class SettleQueue:
         is_empty = page is not None and page.is_empty and not run.claim.is_first
         waiting = self._empty if is_empty else self._ended
         waiting.append(run)
+        self.waiting_bytes += 0 if page is None else page.payload_bytes
         if waiting.is_ready(run.ended):
             self._ended_tasks.start()
 
@@ -101,7 +103,7 @@ class SettleQueue:
     def excused(self) -> int:
         """How many runs do not count as unsettled: blocked ones, while their pages are small."""
         is_small = sum(self._blocked_bytes.values()) <= self._max_blocked_bytes
-        return self.blocked if is_small else 0
+        return len(self._blocked_bytes) if is_small else 0
 
     def give_up(self) -> None:
         """Settle nothing more: the process ends, and the reaper gets what is left."""
@@ -165,9 +167,8 @@ class SettleQueue:
         What cannot be closed that way is settled like any other run.
         """
         size = min(len(self._empty), LARGEST_EMPTY_GROUP)
-        group = [self._empty.popleft() for _ in range(size)]
+        group = unclosed = [self._empty.popleft() for _ in range(size)]
         closed: list[Run] = []
-        unclosed = group
         try:
             # Whatever goes wrong happens again in the ordinary settle, which reports it.
             with suppress(Exception), self._telemetry.settle(len(group)):
@@ -196,6 +197,7 @@ class SettleQueue:
             signals += page.signal_count
             size += page.payload_bytes
         self._ended.extendleft(reversed(put_back))
+        self.waiting_bytes -= size
         return list(group.values())
 
     async def _settle_large(self) -> None:
@@ -296,8 +298,7 @@ class SettleQueue:
         self, group: "Sequence[Run]", settlements: Sequence[Settlement]
     ) -> "Sequence[Run]":
         pairs = list(zip(group, settlements, strict=True))
-        blocked = [run for run, one in pairs if one.is_blocked]
-        if blocked:
+        if blocked := [run for run, one in pairs if one.is_blocked]:
             self._block(blocked)
             pairs = [(run, one) for run, one in pairs if not one.is_blocked]
         self._record_settled(pairs)

@@ -103,10 +103,12 @@ SAVE_PROGRESS = """
     -- one that its run has read: if the stored one was moved meanwhile, it stays.
     -- A stored cursor that already equals the page's counts as saved.
     UPDATE {schema}.connections c
-       SET metadata = CASE WHEN page.cursor IS NULL THEN c.metadata ELSE jsonb_set(
-               jsonb_set({schema}.object_or_empty(c.metadata), '{sync}',
-                         {schema}.object_or_empty(c.metadata -> 'sync')),
-               '{sync,cursor}', page.cursor) END,
+       SET metadata = CASE
+               WHEN page.cursor IS NULL THEN c.metadata
+               WHEN jsonb_typeof(c.metadata -> 'sync') = 'object'  -- nearly always
+               THEN jsonb_set(c.metadata, '{sync,cursor}', page.cursor)
+               ELSE jsonb_set(jsonb_set({schema}.object_or_empty(c.metadata), '{sync}', '{}'),
+                              '{sync,cursor}', page.cursor) END,
            last_finished_at = CASE WHEN page.is_first
                THEN coalesce(c.last_finished_at, $6::timestamptz, now())
                ELSE c.last_finished_at END,

@@ -300,6 +300,19 @@ COUNT_DUE = """
          LIMIT $3) AS due
 """
 
+COUNT_DUE_CONNECTIONS = """
+    -- How many connections of a provider a tick has yet to plan, up to a bound. While the whole
+    -- fleet is away, nobody queues their jobs.
+    SELECT count(*) FROM (
+        SELECT FROM {schema}.connections connection
+         WHERE provider_slug = $1 AND status = 'active' AND look_at <= $2
+           AND NOT EXISTS (SELECT FROM {schema}.sync_jobs job
+                            WHERE job.tenant_id = connection.tenant_id
+                              AND job.connection_id = connection.id
+                              AND job.status IN ('queued', 'running'))
+         LIMIT $3) AS due
+"""
+
 BEGIN_RAMP = """
     -- Let a provider's jobs start slowly at first, unless it has a gate already.
     INSERT INTO {schema}.gates (provider_slug, ramp_from, ramp_rate) VALUES ($1, $2, $3)
@@ -324,8 +337,10 @@ async def read_usual_rate(tx: Transaction, provider_slug: str) -> float | None:
 
 
 async def has_backlog(tx: Transaction, provider_slug: str, count: int, *, now: datetime) -> bool:
-    """Return whether so many jobs of a provider are due."""
+    """Return whether so many jobs of a provider are due, or will be once a tick has run."""
     due: int = await tx.fetchval(COUNT_DUE, provider_slug, now, count)
+    if due < count:
+        due += await tx.fetchval(COUNT_DUE_CONNECTIONS, provider_slug, now, count - due)
     return due >= count
 
 
