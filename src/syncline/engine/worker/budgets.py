@@ -238,12 +238,30 @@ class BudgetKeeper:
                 await self._read(tx)
         wants = self.calls.wants()
         for start in range(0, len(wants), LARGEST_TAKING):
-            async with self._pool.statement() as tx:
-                await self._fill(tx, list(islice(wants, start, start + LARGEST_TAKING)))
+            await self._take(list(islice(wants, start, start + LARGEST_TAKING)))
         if monotonic() >= self._tidy_at:
             await self._tidy()
         seconds = self.calls.serve()
         return READ_EVERY if seconds is None else min(READ_EVERY, timedelta(seconds=seconds))
+
+    async def tell(self) -> None:
+        """Tell the buckets what was spent, if this process has not yet."""
+        if self.calls.wanted.is_set():
+            await self.step()
+
+    async def _take(self, wants: Sequence[tuple[Share, int, int]]) -> None:
+        """Take calls in a statement that ends even if this process stops: what it told was told."""
+
+        async def fill() -> None:
+            async with self._pool.statement() as tx:
+                await self._fill(tx, wants)
+
+        filling = asyncio.create_task(fill())
+        try:
+            await asyncio.shield(filling)
+        except asyncio.CancelledError:
+            await filling
+            raise
 
     async def _fill(
         self, tx: Transaction, wants: Sequence[tuple[Share, int, int]]

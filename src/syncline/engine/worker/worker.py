@@ -90,6 +90,7 @@ class Worker:
         try:
             yield
             await self.keeper.confirm_stopped()
+            await self.budgets.tell()
         except asyncio.CancelledError:
             await asyncio.shield(self.executor.drain(0))
             raise
