@@ -73,4 +73,18 @@ GATES = (
         ),
         "tests/engine/worker/test_gates.py::test_a_good_probe_opens_the_provider_for_everybody",
     ),
+    Mutation(
+        "the ramp of a fleet that was away",
+        "a fleet comes back at full speed if its gates were read before its first claim",
+        "engine/worker/gatekeeper.py",
+        (("if self._has_come and monotonic()", "if monotonic()"),),
+        "tests/engine/worker/test_gates.py::test_it_comes_back_slowly_even_if_the_gates_were_read_before",
+    ),
+    Mutation(
+        "the backlog that a fleet comes back to",
+        "what no scheduler has queued is no backlog",
+        "store/queue/gates.py",
+        (("    if due < count:\n", "    if False:\n"),),
+        "tests/engine/worker/test_gates.py::test_a_fleet_comes_back_slowly_to_what_nobody_has_queued",
+    ),
 )

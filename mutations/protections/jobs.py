@@ -117,9 +117,8 @@ JOBS = (
         "store/data/connections.py",
         (
             (
-                "{schema}.object_or_empty(c.metadata -> 'sync')),\n"
-                "               '{sync,cursor}', page.cursor)",
-                "'{}'),\n               '{sync,cursor}', page.cursor)",
+                "WHEN jsonb_typeof(c.metadata -> 'sync') = 'object'",
+                "WHEN false",
             ),
         ),
         "tests/engine/worker/test_metadata_rules.py::test_metadata_of_the_wrong_kind_is_survived",

@@ -154,7 +154,7 @@ LEASES = (
         "the bytes of pages that wait for a lock",
         "pages fill the memory while another transaction holds their rows",
         "engine/worker/settle_queue.py",
-        (("self.blocked if is_small else 0", "self.blocked"),),
+        (("len(self._blocked_bytes) if is_small else 0", "len(self._blocked_bytes)"),),
         "tests/engine/worker/test_standstills.py::test_held_pages_do_not_fill_the_memory",
     ),
     Mutation(
