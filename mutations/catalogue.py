@@ -1,5 +1,6 @@
 """The protections that matter, and how each is switched off in a copy of the source."""
 
+from mutations.protections.budgets import BUDGETS
 from mutations.protections.database import DATABASE
 from mutations.protections.documents import DOCUMENTS
 from mutations.protections.followers import FOLLOWERS
@@ -17,6 +18,7 @@ MUTATIONS = (
     *JOBS,
     *LEASES,
     *GATES,
+    *BUDGETS,
     *SCHEDULE,
     *RETENTION,
     *STREAMS,

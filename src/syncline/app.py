@@ -28,6 +28,7 @@ from syncline.engine.upkeep.retention import Pruner
 from syncline.engine.wakeup import Wakeup
 from syncline.engine.worker.worker import Worker
 from syncline.errors import SettingsError
+from syncline.http.budgets import CallBudgets, CallPermits
 from syncline.http.gate import ClosedProviders
 from syncline.http.pool import ConnectionPool
 from syncline.keyring import KeyRing
@@ -37,6 +38,7 @@ from syncline.sdk.connector import Connector
 from syncline.sdk.registry import connectors_by_provider
 from syncline.services.access import Access
 from syncline.services.base import ServiceContext
+from syncline.services.budgets import Budgets
 from syncline.services.connections import Connections
 from syncline.services.doctor import Doctor
 from syncline.services.explain import Explanations
@@ -69,6 +71,7 @@ class Engine:
     stats: Stats
     doctor: Doctor
     gates: Gates
+    budgets: Budgets
 
     def __init__(
         self,
@@ -85,13 +88,14 @@ class Engine:
         self.telemetry = Telemetry(
             tenant_label=self.settings.telemetry.tenant_label, cell=self.settings.schema
         )
-        self._http_pool, self._closed = ConnectionPool(), ClosedProviders()
-        configure_connectors(
-            self.providers, self.settings, self.telemetry.http, self._http_pool, self._closed
-        )
         self._clock = clock_from(clock)
         self._vault = Vault(KeyRing.of(self.settings.secret_keys))
         self._dice = Dice(rng)
+        self._http_pool = ConnectionPool()
+        self._permits = CallPermits(ClosedProviders(), CallBudgets(self._dice.roll))
+        configure_connectors(
+            self.providers, self.settings, self.telemetry.http, self._http_pool, self._permits
+        )
         self._embedded: EmbeddedPostgres | None = None
         self._resources = AsyncExitStack()
 
@@ -261,7 +265,7 @@ class Engine:
         listen_url = settings.listen_url or (None if settings.pgbouncer else url)
         engine = EngineContext(self._pool, settings, clock, self._dice, telemetry)
         self._worker = Worker(
-            engine, self._lease_pool, self.providers, self._token_refresher, self._closed
+            engine, self._lease_pool, self.providers, self._token_refresher, self._permits
         )
         listen_url = None if settings.portable else listen_url
         self._wakeup = Wakeup(listen_url, self._pool, self._worker.claim_now)
@@ -290,6 +294,7 @@ class Engine:
         self.access = Access(context, self._key_uses)
         self.doctor = Doctor(context)
         self.gates = Gates(context)
+        self.budgets = Budgets(context)
         self.secrets = Secrets(context, self._vault)
         self.tenants = Tenants(context, self._files)
         self.tenant_providers = TenantProviders(context, self.providers)

@@ -33,7 +33,7 @@ BODIES: dict[str, Any] = {
     "set_credentials": {"credentials": {"token": "x"}},
 }
 # They read nothing of any tenant's: probes, metrics, the description, signing in and out, files.
-# Keys are an operator's, and out of the role's reach.
+# Keys and budgets are an operator's, and out of the role's reach.
 WITHOUT_ROWS: tuple[str, ...] = (
     "/healthz",
     "/readyz",
@@ -44,6 +44,7 @@ WITHOUT_ROWS: tuple[str, ...] = (
     "/logout",
 )
 WITHOUT_ROWS += ("/style.css", "/icon.svg", "/theme.js", "/dashboard.js", "/events", "/v1/keys")
+WITHOUT_ROWS += ("/v1/budgets",)
 FOLLOWING = ("tail_signals", "follow_signals")
 
 
@@ -66,7 +67,13 @@ async def things_of(world: World, tenant: str) -> dict[str, Any]:
         tenant,
     )
     signal = rows[0]["id"]
-    return {"connection_id": connection.id, "job_id": job, "signal_id": signal, "action": "retry"}
+    return {
+        "connection_id": connection.id,
+        "job_id": job,
+        "signal_id": signal,
+        "action": "retry",
+        "scope": "app",
+    }
 
 
 async def rows_of(world: World, tenant: str) -> list[Any]:

@@ -24,6 +24,8 @@ EMPTY = "; ".join(
         "signals",
         "prune_walks",
         "gates",
+        "budgets",
+        "budget_buckets",
         "gate_reports",
         "limited_connections",
         "provider_starts",

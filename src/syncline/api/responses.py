@@ -236,6 +236,24 @@ class WorkersOut(BaseModel):
     items: list[WorkerOut]
 
 
+class BudgetOut(BaseModel):
+    scope: str
+    calls: int | None = Field(description="Most calls in any such span; null: no limit.")
+    per_seconds: float
+    burst: int | None
+    providers: list[str] = Field(description="Whose calls count.")
+    source: str = Field(description="`operator`, `settings` or `connector`.")
+    is_in_force: bool = Field(description="False if another source counts instead.")
+    room: float | None = Field(description="Calls that may be made now, if all share one bucket.")
+    room_at: datetime | None = Field(description="When there is room again, if there is none.")
+    used: int | None = Field(description="Calls that were taken since `used_since`.")
+    used_since: datetime | None
+
+
+class BudgetsOut(BaseModel):
+    items: list[BudgetOut]
+
+
 class KeyOut(BaseModel):
     id: UUID
     name: str

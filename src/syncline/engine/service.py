@@ -24,7 +24,8 @@ from syncline.engine.worker.worker import Worker
 from syncline.store.embedded import EmbeddedPostgres
 
 CHECK_DATABASE_EVERY = timedelta(seconds=3)
-KEPT_LOOPS = {"renew", "watch", "beat"}  # these continue until the last job is settled
+# These continue until the last job is settled, whose run may still call its provider.
+KEPT_LOOPS = {"renew", "watch", "beat", "budgets"}
 
 
 @dataclass(frozen=True, slots=True)

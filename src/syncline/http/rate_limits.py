@@ -25,6 +25,8 @@ RESETS = (
     "x-ratelimit-reset-tokens",
 )
 REMAINING = ("ratelimit-remaining", "x-ratelimit-remaining", "x-rate-limit-remaining")
+RESETS_OF_REQUESTS = RESETS[:4]
+LONGEST_RESET = 31 * 86_400.0  # seconds
 
 
 def wait_seconds(headers: Mapping[str, str], *, now: datetime) -> float | None:
@@ -61,6 +63,24 @@ def is_exhausted(headers: Mapping[str, str]) -> bool:
     values = [headers.get(name) for name in REMAINING]
     values.append(_structured(headers).get("remaining"))
     return any(text is not None and _number(text) == 0 for text in values)
+
+
+def remaining_calls(headers: Mapping[str, str], *, now: datetime) -> tuple[float, float] | None:
+    """Return how many calls a response's headers say are left, and for how many seconds.
+
+    None if they do not say both. Of several numbers, the lowest counts.
+    """
+    structured = _structured(headers)
+    values = [_number(headers.get(name)) for name in REMAINING]
+    values.append(_number(structured.get("remaining")))
+    left = min((value for value in values if value is not None), default=None)
+    if left is None:
+        return None
+    now = _date(headers.get("date", "")) or now
+    spans = [_seconds(headers.get(name), now) for name in RESETS_OF_REQUESTS]
+    spans.append(_seconds(structured.get("reset"), now))
+    seconds = max((span for span in spans if span is not None), default=None)
+    return None if seconds is None else (left, min(seconds, LONGEST_RESET))
 
 
 def _structured(headers: Mapping[str, str]) -> dict[str, str]:

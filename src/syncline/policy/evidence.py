@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.model import ConnectionStatus, Worker
+from syncline.policy.budgets import Shortage
 from syncline.policy.gates import Gate
 from syncline.text import rfc3339
 
@@ -53,6 +54,7 @@ class PendingJob:
     slot_at: datetime | None
     lease_expires_at: datetime | None
     error: Any
+    deferred_until: datetime | None = None
 
     @property
     def due_at(self) -> datetime:
@@ -100,6 +102,7 @@ class Evidence:
     lookahead: timedelta
     flight_by_type: bool
     gate: Gate | None = None  # of the provider, if it is shut
+    shortage: Shortage | None = None  # of a budget that has no room for its calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,8 @@ def _as_json(value: Any) -> Any:
         return rfc3339(value)
     if isinstance(value, UUID):
         return str(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     if isinstance(value, tuple):
         return [_as_json(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):

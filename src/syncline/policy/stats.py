@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.model import Worker, WorkerStatus
+from syncline.policy.budgets import BudgetUse
 from syncline.policy.figures import Point
 from syncline.policy.gates import Gate
 from syncline.policy.health import Health, Recent
@@ -98,6 +99,7 @@ class ProviderStats:
     recent: Recent
     failures: Mapping[str, int]
     gate: Gate | None = None  # why its jobs may not start, if that is so
+    budgets: tuple[BudgetUse, ...] = ()  # that its calls count in; only operators see them
     affected: "Affected | None" = None  # who waits, if it is not well
 
     @property

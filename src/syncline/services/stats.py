@@ -13,6 +13,7 @@ from uuid import UUID
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER
 from syncline.errors import Invalid
 from syncline.model import Job, Worker, WorkerStatus
+from syncline.policy.budgets import BudgetUse, by_provider, describe_uses, in_force
 from syncline.policy.figures import PERIODS, Span, chart, start_of
 from syncline.policy.freshness import Freshness, judge_freshness
 from syncline.policy.gates import Gate
@@ -32,7 +33,7 @@ from syncline.store.data import workers
 from syncline.store.listings import details
 from syncline.store.listings.details import Lease
 from syncline.store.pool import Transaction
-from syncline.store.queue import gates
+from syncline.store.queue import budgets, gates
 from syncline.store.stats import activity, counts, figures, freshness, providers, queue, troubles
 
 HOUR, DAY = timedelta(hours=1), timedelta(hours=24)
@@ -65,13 +66,18 @@ class Stats(BaseService):
             if tenant_id is None:
                 slugs |= {slug for worker in seen.alive for slug in worker.providers}
             shut = {gate.provider_slug: gate for gate in await gates.read(tx)}
+            uses = await _read_uses(tx, seen.now) if tenant_id is None else {}
             items = [
                 _provider_stats(slug, seen, connections.by_provider.get(slug, {}), shut.get(slug))
                 for slug in sorted(slugs)
             ]
             unwell = [one.provider_slug for one in items if one.is_unwell]
             affected = await providers.count_affected(tx, tenant_id, unwell)
-            items = [replace(one, affected=affected.get(one.provider_slug)) for one in items]
+            items = [
+                replace(one, affected=affected.get(slug), budgets=uses.get(slug, ()))
+                for one in items
+                for slug in (one.provider_slug,)
+            ]
             return Providers(seen.now, items, connections.kind)
 
         return await self._pool.reading(read)
@@ -179,6 +185,13 @@ class Stats(BaseService):
         kept = self._settings.retention.empty_jobs or ALL_TIME
         found = await providers.count_outcomes(tx, tenant_id, since=now - min(kept, DAY))
         return {slug: Recent(DAY, outcomes) for slug, outcomes in found.items()}
+
+
+async def _read_uses(tx: Transaction, now: datetime) -> dict[str, tuple[BudgetUse, ...]]:
+    """Return the budgets of each provider, and how much of them is used."""
+    found, shared = await budgets.read(tx)
+    own = by_provider(in_force(found))
+    return {slug: describe_uses(ones, shared, now) for slug, ones in own.items()}
 
 
 def _provider_stats(

@@ -30,7 +30,12 @@ from syncline.sdk.page import PageLimits
 from syncline.settings import checks
 from syncline.settings.git import GitSettings
 from syncline.settings.http import HttpSettings, ProviderSlugs
-from syncline.settings.limits import BreakerSettings, RateLimitSettings
+from syncline.settings.limits import (
+    BreakerSettings,
+    BudgetSettings,
+    RateLimitSettings,
+    check_scopes,
+)
 from syncline.settings.secret_files import secrets_from_files
 
 TOML_FILE = "syncline.toml"
@@ -293,6 +298,9 @@ class Settings(BaseSettings):
     executor: ExecutorSettings = ExecutorSettings()
     rate_limit: RateLimitSettings = RateLimitSettings()
     breaker: BreakerSettings = BreakerSettings()
+    budgets: Annotated[list[BudgetSettings], AfterValidator(check_scopes)] = Field(
+        default_factory=list, description="How many calls may be made, by all processes together."
+    )
     http: HttpSettings = HttpSettings()
     foreign: ForeignSettings = ForeignSettings()
     git: GitSettings = GitSettings()

@@ -36,12 +36,23 @@ def list_(context: typer.Context, json: AsJson = False) -> None:
 @commands.command(epilog="Example: syncline providers show github")
 def show(context: typer.Context, provider: Slug, json: AsJson = False) -> None:
     """Show whether jobs of a provider may start, and if not, why and until when."""
-    found = session_of(context).call(lambda engine: engine.gates.list())
+    session = session_of(context)
+    found = session.call(lambda engine: engine.gates.list())
     gate = next((one for one in found if one.provider_slug == provider), Gate(provider))
+    budgets = [
+        budget
+        for budget in session.call(lambda engine: engine.budgets.list())
+        if budget.is_in_force and budget.calls is not None and provider in budget.providers
+    ]
     if json:
-        print_json(record(gate))
-    else:
-        print_fields({"State": _state(gate), **record(gate)})
+        print_json({**record(gate), "budgets": [record(budget) for budget in budgets]})
+        return
+    print_fields({"State": _state(gate), **record(gate)})
+    for budget in budgets:
+        since = "" if budget.used is None else f" ({budget.used} used)"
+        until = f"; there is room from {budget.room_at}" if budget.room_at else ""
+        per = f"{budget.per_seconds:g} s"
+        say(f"The budget {budget.scope} allows {budget.calls} calls in {per}{since}{until}.")
 
 
 @commands.command(epilog="Example: syncline providers pause github --because 'maintenance'")
