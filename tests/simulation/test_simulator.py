@@ -22,7 +22,7 @@ from simulation.workers import context_of
 from syncline.testing import ManualClock
 from syncline.testing.database import TemporaryServer
 
-SEED, ANOTHER = 6, 29
+SEED, ANOTHER = 11, 9
 
 
 class Script:
