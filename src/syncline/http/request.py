@@ -92,7 +92,7 @@ class Sender:
         await budgets.take(self._spender)
         response = await self._send(request, bounds, scrub)
         if (left := remaining_calls(response.headers, now=host_time())) is not None:
-            budgets.learn(self._spender, *left)
+            budgets.learn(self._spender, left)
         return response
 
     async def _send(
