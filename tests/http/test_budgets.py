@@ -10,6 +10,7 @@ from syncline.errors import Deferred
 from syncline.http import HttpClient, HttpEnvironment, Response
 from syncline.http.budget_shares import CallLimit
 from syncline.http.budgets import CallBudgets, Spender
+from syncline.http.connection_turns import ConnectionTurns
 from syncline.http.messages import Request
 from syncline.http.rate_limits import Remainder, remaining_calls
 
@@ -80,3 +81,39 @@ async def test_without_a_budget_nothing_is_kept() -> None:
 )
 def test_what_headers_say_about_the_rest(headers: dict[str, str], found: Remainder | None) -> None:
     assert remaining_calls(headers, now=at("12:00")) == found
+
+
+async def test_a_call_that_waits_for_a_connection_is_taken_when_it_gets_one() -> None:
+    """Calls that a slow provider held up must not all come within one window."""
+    turns = ConnectionTurns()
+    deadline, origin = asyncio.get_running_loop().time() + 5, ("https", "api.example.com", 443)
+    order = []
+
+    async def call(name: str, release: asyncio.Event) -> None:
+        async with turns.take(origin, 1, deadline):
+            order.append(name)
+            await release.wait()
+
+    first, second = asyncio.Event(), asyncio.Event()
+    second.set()
+    tasks = [asyncio.create_task(call("first", first)), asyncio.create_task(call("next", second))]
+    await asyncio.sleep(0.01)
+    waiting = list(order)
+    first.set()
+    await asyncio.gather(*tasks)
+
+    assert (waiting, order) == (["first"], ["first", "next"])
+    assert turns._turns == {}, "nothing is kept of an origin that nobody calls"
+
+
+async def test_while_the_database_is_away_calls_do_not_hurry_the_engine() -> None:
+    budgets = CallBudgets()
+    budgets.open()
+    budgets.set_limits({"app": (LIMIT,)})
+    budgets.wanted.clear()
+    budgets.is_in_trouble = True
+    waiting = asyncio.create_task(budgets.take(Spender("app")))
+    await asyncio.sleep(0)
+
+    assert not budgets.wanted.is_set()
+    waiting.cancel()

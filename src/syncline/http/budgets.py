@@ -14,6 +14,7 @@ from uuid import UUID
 from syncline.clock import monotonic
 from syncline.errors import Deferred
 from syncline.http.budget_shares import BLOCK_SECONDS, CallLimit, Share
+from syncline.http.connection_turns import ConnectionTurns
 from syncline.http.gate import PATIENCE_SECONDS, ClosedProviders
 from syncline.http.rate_limits import Remainder
 from syncline.model import SPENT
@@ -57,11 +58,13 @@ class CallBudgets:
         self.shares: dict[tuple[str, str], Share] = {}
         self.common: list[Share] = []  # of buckets that all members share
         self._waiters: dict[Waiter, None] = {}  # in the order in which they came
+        self.connections = ConnectionTurns()
         self._touched: set[Share] = set()
         self._made: dict[UUID | None, int] = {}  # by connection, in its present run
         self._back_at: dict[UUID | None, float] = {}  # when deferred runs come back
         self._per_run: dict[str, float] = {}
         self.wanted = asyncio.Event()  # somebody waits, or there is something to tell
+        self.is_in_trouble = False  # the database is away: nobody hurries the engine
         self.made: Counter[str] = Counter()  # calls by scope, since they were last counted
         self.deferred: Counter[str] = Counter()
 
@@ -145,8 +148,13 @@ class CallBudgets:
 
     def touch(self, *shares: Share) -> None:
         """Let the engine look at what these need, or have to tell."""
+        self.remember(*shares)
+        if not self.is_in_trouble:
+            self.wanted.set()
+
+    def remember(self, *shares: Share) -> None:
+        """Let the engine look at these the next time that it does."""
         self._touched.update(shares)
-        self.wanted.set()
 
     def _defer(self, waiter: Waiter, now: float) -> Deferred:
         """Return the error that ends a run, with the time at which there is room."""

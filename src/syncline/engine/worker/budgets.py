@@ -142,6 +142,8 @@ class BudgetKeeper:
         elapsed = max(0.0, (now - bucket.counted_at).total_seconds())
         share.level = min(share.limit.capacity, bucket.tokens + elapsed * share.limit.rate)
         share.seen_at = self._read_at
+        if share.said is not None:
+            return  # this process knows more than the bucket does
         share.left = bucket.left_calls
         if bucket.left_until is not None:
             share.left_until = self._read_at + (bucket.left_until - now).total_seconds()
@@ -243,6 +245,13 @@ class BudgetKeeper:
         """Take what calls wait for, tell what was spent and lapsed, and read the budgets."""
         self.calls.wanted.clear()
         self._count()
+        self.calls.is_in_trouble = True  # unless this step succeeds
+        await self._exchange()
+        self.calls.is_in_trouble = False
+        seconds = self.calls.serve()
+        return READ_EVERY if seconds is None else min(READ_EVERY, timedelta(seconds=seconds))
+
+    async def _exchange(self) -> None:
         if monotonic() >= self._read_at + READ_EVERY.total_seconds():
             async with self._pool.statement() as tx:
                 await self._read(tx)
@@ -251,8 +260,6 @@ class BudgetKeeper:
             await self._take(list(islice(wants, start, start + LARGEST_TAKING)))
         if monotonic() >= self._tidy_at:
             await self._tidy()
-        seconds = self.calls.serve()
-        return READ_EVERY if seconds is None else min(READ_EVERY, timedelta(seconds=seconds))
 
     async def tell(self) -> None:
         """Tell the buckets what was spent, if this process has not yet."""
@@ -296,12 +303,13 @@ class BudgetKeeper:
                 self._hurry_until = monotonic() + HURRY_SECONDS
             for share, taking in takings.items():
                 _take_over(share, taking, was_sent=not is_held(error))
+            self.calls.remember(*takings)
             raise
         for share, taking in takings.items():
             taken = found.get((share.limit.scope, share.member))
             if taken is None:
                 _take_over(share, taking, was_sent=False)
-                self.calls.touch(share)
+                self.calls.remember(share)
             else:
                 _add_block(share, taken, asked_at)
         return {share: _taken_of(found, share) for share in takings}
