@@ -19,6 +19,7 @@ from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.secrets.vault import Vault
 from syncline.engine.service import Service, Upkeep
 from syncline.engine.upkeep.connector_files import ConnectorFiles
+from syncline.engine.upkeep.figures import FigureKeeper
 from syncline.engine.upkeep.heartbeat import Heartbeat
 from syncline.engine.upkeep.job_walks import PruneReport
 from syncline.engine.upkeep.key_uses import KeyUses
@@ -153,7 +154,9 @@ class Engine:
 
     async def run_due(self) -> int:
         """Reap, claim and run until there is nothing to claim; return the number of attempts."""
-        return await self._worker.run_due()
+        attempts = await self._worker.run_due()
+        await self._upkeep.figures.write()
+        return attempts
 
     async def prune(self) -> PruneReport:
         """Delete what the retention settings no longer keep; return how much was deleted."""
@@ -274,6 +277,7 @@ class Engine:
             heartbeat,
             Maintenance(self._pool, clock, telemetry.upkeep, self._key_uses, self._files),
             Pruner(self._pool, settings, clock, heartbeat, telemetry.upkeep),
+            FigureKeeper(self._pool, clock, heartbeat, telemetry.figures),
             self._embedded,
         )
         self._service = Service(engine, self._scheduler, self._worker, self._upkeep, self._wakeup)

@@ -23,7 +23,8 @@ from syncline.services.edits import Edit
 Client = httpx2.AsyncClient
 ROLE = "syncline_api"
 TABLES = ("connections", "sync_jobs", "signals", "credentials", "api_requests", "workers")
-ALL_TABLES = ", ".join(f"syncline.{table}" for table in (*TABLES, "schedulers", "tenant_usage"))
+OTHERS = ("schedulers", "tenant_usage", "figures", "figure_reports")
+ALL_TABLES = ", ".join(f"syncline.{table}" for table in (*TABLES, *OTHERS))
 NEW = {"tenant_id": "acme", "provider_slug": "github", "external_id": "new"}
 BODIES: dict[str, Any] = {
     "create_connection": NEW,

@@ -49,6 +49,7 @@ SCOPES = {
     ("GET", "/v1/signals/{signal_id}"): Scope.READ,
     ("GET", "/v1/providers"): Scope.READ,
     ("GET", "/v1/stats"): Scope.READ,
+    ("GET", "/v1/stats/history"): Scope.READ,
     ("GET", "/v1/workers"): Scope.READ,
     ("GET", "/v1/budgets"): Scope.READ,
     ("PUT", "/v1/budgets/{scope}"): Scope.ADMIN,

@@ -83,6 +83,7 @@ QUERIES: dict[str, list[str]] = {
     "position": ["start"],
     "limit": ["500"],
     "wait": ["0"],
+    "period": ["1h", "90d"],
     "keep_signals": ["true"],
     "next": ["/connections/{connection_id}"],
 }

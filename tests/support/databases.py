@@ -29,6 +29,8 @@ EMPTY = "; ".join(
         "gate_reports",
         "limited_connections",
         "provider_starts",
+        "figures",
+        "figure_reports",
         "schedulers",
         "workers",
         "api_keys",

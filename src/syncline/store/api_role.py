@@ -29,6 +29,7 @@ OWN_BUCKET = (
     f"CASE {TENANT} WHEN '' THEN false WHEN '{EVERY_TENANT}' THEN true WHEN member THEN true"
     " ELSE member = '' OR member ~ '^[0-9a-f-]{36}$' END"
 )
+OPERATORS = f"{TENANT} = '{EVERY_TENANT}'"
 EVERYBODY, REQUESTS = "everybody", "requests"  # the two policies of each table
 
 
@@ -53,6 +54,8 @@ TABLES = (
     Table("gates", ("SELECT",), ANY_TENANT),
     Table("budgets", ("SELECT",), ANY_TENANT),
     Table("budget_buckets", ("SELECT",), OWN_BUCKET),
+    Table("figures", ("SELECT",), OPERATORS),
+    Table("figure_reports", ("SELECT",), OPERATORS),
 )
 
 
