@@ -38,7 +38,7 @@ BUDGETS = (
         "calls of self.http",
         "calls are sent without being taken",
         "http/request.py",
-        (("        await budgets.take(self._spender)\n", ""),),
+        (("        await budgets.take(self._spender)\n        most =", "        most ="),),
         "tests/engine/worker/test_budgets.py::test_a_run_that_finds_no_room_is_deferred",
     ),
     Mutation(
