@@ -38,7 +38,7 @@ BUDGETS = (
         "calls of self.http",
         "calls are sent without being taken",
         "http/request.py",
-        (("        await budgets.take(self._spender)\n", ""),),
+        (("        await budgets.take(self._spender)\n        most =", "        most ="),),
         "tests/engine/worker/test_budgets.py::test_a_run_that_finds_no_room_is_deferred",
     ),
     Mutation(
@@ -71,7 +71,7 @@ BUDGETS = (
         "providers that share a budget",
         "a limit closes one provider of a shared budget",
         "engine/worker/gatekeeper.py",
-        (("for slug in self.budgets.sharing(limited):", "for slug in (limited,):"),),
+        (("for slug in self.budgets.sharing(first):", "for slug in (first,):"),),
         "tests/engine/worker/test_budgets.py::test_a_limit_of_the_application_closes_all_providers_of_the_scope",
     ),
 )

@@ -16,6 +16,7 @@ class CallLimit:
     """A budget as calls need it: how fast calls flow in, and how long after it one may be made."""
 
     scope: str
+    calls: int
     members: str  # who shares a bucket: "all", or each "tenant" or "connection" for itself
     capacity: float
     rate: float

@@ -5,7 +5,7 @@ are none, and nothing waits.
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,11 +14,14 @@ from uuid import UUID
 from syncline.clock import monotonic
 from syncline.errors import Deferred
 from syncline.http.budget_shares import BLOCK_SECONDS, CallLimit, Share
+from syncline.http.connection_turns import ConnectionTurns
 from syncline.http.gate import PATIENCE_SECONDS, ClosedProviders
+from syncline.http.rate_limits import Remainder
 from syncline.model import SPENT
 
 LOW = 4  # the next block is asked for when a quarter of the last is left
 SHORTEST_TRY, LONGEST_TRY = 0.05, 0.5  # between two looks for calls that somebody waits for
+MOST_SPENT = 1_000_000_000  # more is not owed by any budget
 FORGETTING = 0.1  # of what was known about the calls of a usual run, with each run
 
 
@@ -36,6 +39,7 @@ class Waiter:
 
     shares: Sequence[Share]
     count: int
+    connection_id: UUID | None
     asked_at: float
     calls_per_run: float
     done: "asyncio.Future[None]"
@@ -53,11 +57,14 @@ class CallBudgets:
         self._home: asyncio.AbstractEventLoop | None = None
         self.shares: dict[tuple[str, str], Share] = {}
         self.common: list[Share] = []  # of buckets that all members share
-        self._waiters: deque[Waiter] = deque()
+        self._waiters: dict[Waiter, None] = {}  # in the order in which they came
+        self.connections = ConnectionTurns()
         self._touched: set[Share] = set()
         self._made: dict[UUID | None, int] = {}  # by connection, in its present run
+        self._back_at: dict[UUID | None, float] = {}  # when deferred runs come back
         self._per_run: dict[str, float] = {}
         self.wanted = asyncio.Event()  # somebody waits, or there is something to tell
+        self.is_in_trouble = False  # the database is away: nobody hurries the engine
         self.made: Counter[str] = Counter()  # calls by scope, since they were last counted
         self.deferred: Counter[str] = Counter()
 
@@ -103,7 +110,8 @@ class CallBudgets:
             self._use(shares, whole, now)
         else:
             await self._wait(Waiter(
-                shares, whole, now, self.calls_per_run(spender.provider_slug),
+                shares, whole, spender.connection_id, now,
+                self.calls_per_run(spender.provider_slug),
                 asyncio.get_running_loop().create_future(),
             ))  # fmt: skip
         if count > whole:  # more than a bucket ever holds
@@ -113,19 +121,20 @@ class CallBudgets:
     async def _wait(self, waiter: Waiter) -> None:
         for share in waiter.shares:
             share.waiting += waiter.count
-        self._waiters.append(waiter)
+        self._waiters[waiter] = None
         self.touch(*waiter.shares)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await waiter.done
         except TimeoutError:
-            raise self._defer(waiter, monotonic()) from None
+            if waiter.shares:  # else all of its budgets are gone
+                raise self._defer(waiter, monotonic()) from None
         finally:
             if waiter in self._waiters:
                 self._leave(waiter)
 
     def _leave(self, waiter: Waiter) -> None:
-        self._waiters.remove(waiter)
+        del self._waiters[waiter]
         for share in waiter.shares:
             share.waiting -= waiter.count
 
@@ -139,15 +148,24 @@ class CallBudgets:
 
     def touch(self, *shares: Share) -> None:
         """Let the engine look at what these need, or have to tell."""
+        self.remember(*shares)
+        if not self.is_in_trouble:
+            self.wanted.set()
+
+    def remember(self, *shares: Share) -> None:
+        """Let the engine look at these the next time that it does."""
         self._touched.update(shares)
-        self.wanted.set()
 
     def _defer(self, waiter: Waiter, now: float) -> Deferred:
         """Return the error that ends a run, with the time at which there is room."""
         longest = max(waiter.shares, key=lambda share: share.seconds_until(waiter.count, now))
-        seconds = longest.book(waiter.calls_per_run, now, self._roll())
-        self.deferred[longest.limit.scope] += 1
-        return Deferred(longest.limit.scope, seconds)
+        scope = longest.limit.scope
+        self.deferred[scope] += 1
+        back_at = self._back_at.get(waiter.connection_id, 0.0)
+        if back_at <= now:  # else another call of the same run was deferred
+            back_at = now + longest.book(waiter.calls_per_run, now, self._roll())
+            self._back_at[waiter.connection_id] = back_at
+        return Deferred(scope, back_at - now)
 
     def spend(self, spender: Spender, count: int) -> None:
         """Count calls that are made without asking; from any thread."""
@@ -181,13 +199,14 @@ class CallBudgets:
 
     def _spend(self, shares: Iterable[Share], count: int) -> None:
         for share in shares:
-            share.spent += count
+            share.spent = min(share.spent + count, MOST_SPENT)
             self.made[share.limit.scope] += count
             self.touch(share)
 
     def run_ended(self, spender: Spender) -> None:
         """Learn how many calls a run makes; one that has told of none counts as one call."""
         made = self._made.pop(spender.connection_id, None)
+        self._back_at.pop(spender.connection_id, None)
         if made is None:
             self._spend_now(spender, 1)
             self._made.pop(spender.connection_id, None)
@@ -200,19 +219,23 @@ class CallBudgets:
     def calls_per_run(self, provider_slug: str) -> float:
         return max(1.0, self._per_run.get(provider_slug, 1.0))
 
-    def learn(self, spender: Spender, remaining: float, seconds: float) -> None:
+    def learn(self, spender: Spender, left: Remainder) -> None:
         """Note how many calls the provider says that it has left, until its limit is reset."""
         home = self._home
         if home is not None and self.applies_to(spender.provider_slug):
             if _running_loop() is home:
-                self._learn(spender, remaining, seconds)
+                self._learn(spender, left)
             else:
-                home.call_soon_threadsafe(self._learn, spender, remaining, seconds)
+                home.call_soon_threadsafe(self._learn, spender, left)
 
-    def _learn(self, spender: Spender, remaining: float, seconds: float) -> None:
+    def _learn(self, spender: Spender, left: Remainder) -> None:
         limits = self._limits.get(spender.provider_slug, ())
-        spoken_of = [one for one in limits if one.is_reported or len(limits) == 1]
-        now = monotonic()
+        spoken_of = [one for one in limits if one.is_reported]
+        if not spoken_of and len(limits) == 1:
+            # A limit that is much lower than ours is another one: of a user, or of a second.
+            is_ours = left.limit is None or 2 * left.limit >= limits[0].calls
+            spoken_of = list(limits) if is_ours else []
+        remaining, seconds, now = left.calls, left.seconds, monotonic()
         for limit in spoken_of:
             share = self._share(limit, spender, now)
             if remaining >= share.room(now) + share.in_hand(now) + seconds * limit.rate:
@@ -306,7 +329,7 @@ class CallBudgets:
                 waiter.shares = [share for share in waiter.shares if share not in gone]
                 for share in waiter.shares:
                     share.waiting += waiter.count
-                self._waiters.append(waiter)
+                self._waiters[waiter] = None
         self.wanted.set()
 
     def forget_idle(self) -> None:

@@ -32,6 +32,7 @@ FRAMING = frozenset(
     {"connection", "content-length", "expect", "keep-alive", "proxy-connection", "trailer",
      "transfer-encoding", "upgrade"}
 )  # fmt: skip
+LONGEST_HOLD_SECONDS = 1.0  # from when a call is taken out of a budget until it is sent
 LARGE_BODY = 1_000_000  # the library sends bytes at once, and larger bodies in pieces
 
 
@@ -90,9 +91,14 @@ class Sender:
     ) -> Response:
         """Send a request once there is room for it, and learn what the provider has left."""
         await budgets.take(self._spender)
-        response = await self._send(request, bounds, scrub)
+        most = self._environment.limits.connections_per_origin
+        turns = budgets.connections
+        async with turns.take(request.url.origin, most, bounds.deadline) as waited:
+            if waited > LONGEST_HOLD_SECONDS:  # the call that was taken has lapsed
+                await budgets.take(self._spender)
+            response = await self._send(request, bounds, scrub)
         if (left := remaining_calls(response.headers, now=host_time())) is not None:
-            budgets.learn(self._spender, *left)
+            budgets.learn(self._spender, left)
         return response
 
     async def _send(

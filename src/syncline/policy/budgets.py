@@ -55,7 +55,8 @@ class Budget:
     @property
     def members(self) -> Members:
         found = TEMPLATE.search(self.scope)
-        return Members(found[1]) if found else Members.ALL
+        is_known = found is not None and found[1] in ("tenant", "connection")
+        return Members(found[1]) if found and is_known else Members.ALL
 
     def member(self, tenant_id: str, connection_id: UUID | str) -> str:
         """Return whose bucket a call of this connection comes out of."""

@@ -1,6 +1,6 @@
 """Budgets: how many calls may be made, who said so, and what is left."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -11,6 +11,7 @@ from syncline.services.base import BaseService
 from syncline.store.pool import Transaction
 from syncline.store.queue import budgets
 
+MOST_DEFERRED = 100_000  # jobs that a change lets try again at once
 Calls = int | Literal["unlimited"]
 
 
@@ -72,7 +73,7 @@ class Budgets(BaseService):
         async def change(tx: Transaction) -> None:
             now = await self._clock.now(tx)
             await budgets.set_all(tx, Source.OPERATOR, [budget], now=now)
-            await self._wakeup.notify(tx)
+            await self._end_deferrals(tx, budget.providers)
 
         await self._change(change)
         return next(one for one in await self.list() if one.scope == scope and one.is_in_force)
@@ -87,10 +88,19 @@ class Budgets(BaseService):
         async def change(tx: Transaction) -> Sequence[Source]:
             removed = await budgets.clear(tx, [Source.OPERATOR], scope)
             removed = removed or await budgets.clear(tx, [Source.SETTINGS], scope)
-            await self._wakeup.notify(tx)
+            await self._end_deferrals(tx, providers)
             return [source for _, source in removed]
 
+        providers = {
+            slug for one in await self.list() if one.scope == scope for slug in one.providers
+        }
         return await self._change(change)
+
+    async def _end_deferrals(self, tx: Transaction, providers: Collection[str]) -> None:
+        """Let jobs that were put off try again: with the new budget there may be room."""
+        now = await self._clock.now(tx)
+        await budgets.end_deferrals(tx, sorted(providers), now=now, limit=MOST_DEFERRED)
+        await self._wakeup.notify(tx)
 
 
 def _state(

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from support.sessions import actor
 from support.world import World, at
 from syncline import Connection, Connector, Engine, RateLimited, Settings, SyncResult
 from syncline.errors import Deferred
 from syncline.http import HttpEnvironment, Response
 from syncline.http.messages import Request
 from syncline.model import Job
+from syncline.sdk.limits import Limit
+from syncline.testing import ScriptedConnector
 
 
 class Caller(Connector):
@@ -294,6 +297,117 @@ async def test_what_it_says_never_raises_it(world: World) -> None:
         await other.run_due()
 
     assert connector.made == 3
+
+
+async def test_a_limit_that_is_another_one_lowers_nothing(world: World) -> None:
+    """What one user has left says nothing about the application."""
+    connector = Caller()
+    connector.headers = {
+        "x-ratelimit-limit": "60",
+        "x-ratelimit-remaining": "0",
+        "x-ratelimit-reset": "600",
+    }
+    async with calling(world, connector) as other:
+        await other.engine.budgets.set("calls", calls=10_000, per="1h")
+        await due(other, 1, calls=5)
+        await other.run_due()
+
+    assert connector.made == 5
+
+
+async def test_limits_of_three_connections_count_over_all_providers_of_the_scope(
+    world: World,
+) -> None:
+    """P5: two of one provider and one of another mean the application too."""
+    connector = Caller()
+    connector.status = 429
+    async with calling(world, connector) as other:
+        await other.engine.budgets.set("google", calls=10_000, providers=("calls", "github"))
+        connector.headers = {"retry-after": "60"}
+        await due(other, 2)
+        await other.run_due()
+        await other.engine._worker.gatekeeper.step()
+        await world.job(await world.connection())
+        world.script(RateLimited("slow down", retry_after_seconds=60))
+        await world.run_due()
+        await world.engine._worker.gatekeeper.step()
+
+    shut = {gate.provider_slug for gate in await world.engine.gates.list()}
+    assert shut == {"calls", "github"}
+
+
+async def test_a_raised_budget_lets_deferred_runs_try_again(world: World) -> None:
+    connector = Caller()
+    async with calling(world, connector) as other:
+        await other.engine.budgets.set("calls:{connection}", calls=10, per="1h")
+        [job] = await due(other, 1, calls=4)
+        await other.run_due()
+        deferred = await world.get_job(job.id)
+        await other.engine.budgets.set("calls:{connection}", calls="unlimited")
+        await other.run_due()
+
+    assert (deferred.status, connector.made) == ("queued", 1 + 4)
+    assert (await world.get_job(job.id)).status == "succeeded"
+
+
+async def test_many_calls_of_one_run_are_deferred_as_one(world: World) -> None:
+    """Otherwise each would put the next run off further."""
+
+    class Gathering(Caller):
+        async def sync(self, connection: Connection, cursor: Any) -> SyncResult:
+            async with self.http(connection, base_url="https://api.example.com") as http:
+                await asyncio.gather(*(http.get("/") for _ in range(20)))
+            return SyncResult()
+
+    connector = Gathering()
+    async with calling(world, connector) as other:
+        await other.engine.budgets.set("calls", calls=300, per="1h")
+        [job] = await due(other, 1)
+        await other.run_due()
+
+    found = await world.get_job(job.id)
+    assert found.retry_after is not None
+    assert found.retry_after < at("12:01")
+
+
+async def test_who_holds_a_bucket_holds_up_nobody_else(world: World) -> None:
+    """A claim passes over its providers, and goes on with the others."""
+    connector = Caller()
+    async with world.another_engine(connectors=[connector, ScriptedConnector("other")]) as other:
+        await other.engine.budgets.set("calls", calls=300, per="1h")
+        await due(other, 5)
+        await other.run_due()
+        await other.job(await other.connection(provider="other"))
+        scripted = other.engine.providers["other"]
+        assert isinstance(scripted, ScriptedConnector)
+        scripted.script.append(SyncResult())
+        async with actor(world) as holder:
+            await holder.sql("SELECT FROM {schema}.budget_buckets FOR UPDATE")
+            async with asyncio.timeout(1.5):  # a lock is waited for two seconds
+                assert await other.run_due("13:00") == 1
+
+
+async def test_a_connector_with_bad_limits_stops_nobody(world: World) -> None:
+    class Wrong(Caller):
+        limits = (Limit("calls", calls=0), "five a second")  # type: ignore[assignment]
+
+    connector = Wrong()
+    async with calling(world, connector) as other:
+        await due(other, 1)
+        assert await other.run_due() == 1
+
+    assert await world.engine.budgets.list() == []
+
+
+async def test_a_budget_that_nobody_can_read_by_plain_sql_stops_nobody(world: World) -> None:
+    await world.sql(
+        "INSERT INTO {schema}.budgets (scope, source, calls, per_seconds, providers)"
+        " VALUES ('github:{user}', 'operator', 1000, 60, '{github}')"
+    )
+    await world.job(await world.connection())
+    world.script(SyncResult())
+
+    assert await world.run_due() == 1
 
 
 class OwnClient(Connector):

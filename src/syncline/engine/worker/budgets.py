@@ -8,6 +8,7 @@ from itertools import islice
 
 from syncline.clock import monotonic
 from syncline.engine.context import EngineContext
+from syncline.errors import Invalid
 from syncline.http.budget_shares import Block, CallLimit, Share
 from syncline.http.budgets import CallBudgets
 from syncline.policy.budgets import (
@@ -21,6 +22,7 @@ from syncline.policy.budgets import (
     in_force,
 )
 from syncline.sdk.connector import Connector
+from syncline.store.errors import is_held
 from syncline.store.pool import SessionLease, Transaction
 from syncline.store.queue import budgets
 from syncline.store.queue.budgets import Taken, Taking
@@ -30,6 +32,7 @@ STALE_SECONDS = 1.5  # a claim reads the budgets itself if the loop has not for 
 TIDY_SECONDS = 60.0
 MOST_REMOVED = 10_000
 LARGEST_TAKING = 1_000  # buckets in one statement
+HURRY_SECONDS = 60.0
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # until a claim is tried again that found no room
 
 Group = tuple[str, ...]
@@ -74,6 +77,7 @@ class BudgetKeeper:
         self._tidy_at = monotonic() + TIDY_SECONDS
         self._busy: set[Group] = set()  # their last claim found as many jobs as it asked for
         self._try_at: dict[Group, float] = {}  # when there may be room again
+        self._hurry_until = 0.0  # somebody holds a bucket: do not wait for it
         self._waking: asyncio.TimerHandle | None = None
 
     async def look(self, session: SessionLease) -> None:
@@ -117,22 +121,29 @@ class BudgetKeeper:
         own = [check(one.budget) for one in self._settings]
         changed = await budgets.set_all(tx, Source.SETTINGS, own, now=now) if own else []
         removed = await budgets.clear(tx, [Source.SETTINGS], but=[one.scope for one in own])
-        declared = [
-            budget
-            for slug, connector in self._connectors.items()
-            for budget in declared_by(slug, getattr(connector, "limits", ()))
-        ]
-        if declared:
+        if declared := self._declared():
             await budgets.set_all(tx, Source.CONNECTOR, declared, now=now)
         for scope in changed:
             self._telemetry.changed(scope, "set by the settings of this process")
         for scope, _ in removed:
             self._telemetry.changed(scope, "not in the settings of this process: removed")
 
+    def _declared(self) -> list[Budget]:
+        """Return the limits of all connectors; a bad one must not stop the others."""
+        found: list[Budget] = []
+        for slug, connector in self._connectors.items():
+            try:
+                found += declared_by(slug, getattr(connector, "limits", ()))
+            except (Invalid, AttributeError, TypeError) as error:
+                self._telemetry.changed(slug, f"its connector's limits are ignored: {error}")
+        return found
+
     def _see_bucket(self, share: Share, bucket: Bucket, now: datetime) -> None:
         elapsed = max(0.0, (now - bucket.counted_at).total_seconds())
         share.level = min(share.limit.capacity, bucket.tokens + elapsed * share.limit.rate)
         share.seen_at = self._read_at
+        if share.said is not None:
+            return  # this process knows more than the bucket does
         share.left = bucket.left_calls
         if bucket.left_until is not None:
             share.left_until = self._read_at + (bucket.left_until - now).total_seconds()
@@ -183,7 +194,8 @@ class BudgetKeeper:
     ) -> int:
         """Take the same number of calls from all of these; return how many."""
         async with session() as tx:
-            got = await self._fill(tx, [(share, needed, needed) for share in shares])
+            wants = [(share, needed, needed) for share in shares]
+            got = await self._fill(tx, wants, waits=False)
         calls = min(got.values(), default=0)
         await self._give_back(session, {share: taken - calls for share, taken in got.items()})
         return calls
@@ -202,7 +214,7 @@ class BudgetKeeper:
             share.take_back(calls[share])
         if given:
             async with session() as tx:
-                await self._fill(tx, [(share, 0, 0) for share in given])
+                await self._fill(tx, [(share, 0, 0) for share in given], waits=False)
 
     def _shared(self, group: Group) -> list[Share]:
         shared = [one for one in self._of.get(group[0], ()) if one.members is Members.ALL]
@@ -233,6 +245,13 @@ class BudgetKeeper:
         """Take what calls wait for, tell what was spent and lapsed, and read the budgets."""
         self.calls.wanted.clear()
         self._count()
+        self.calls.is_in_trouble = True  # unless this step succeeds
+        await self._exchange()
+        self.calls.is_in_trouble = False
+        seconds = self.calls.serve()
+        return READ_EVERY if seconds is None else min(READ_EVERY, timedelta(seconds=seconds))
+
+    async def _exchange(self) -> None:
         if monotonic() >= self._read_at + READ_EVERY.total_seconds():
             async with self._pool.statement() as tx:
                 await self._read(tx)
@@ -241,8 +260,6 @@ class BudgetKeeper:
             await self._take(list(islice(wants, start, start + LARGEST_TAKING)))
         if monotonic() >= self._tidy_at:
             await self._tidy()
-        seconds = self.calls.serve()
-        return READ_EVERY if seconds is None else min(READ_EVERY, timedelta(seconds=seconds))
 
     async def tell(self) -> None:
         """Tell the buckets what was spent, if this process has not yet."""
@@ -254,7 +271,7 @@ class BudgetKeeper:
 
         async def fill() -> None:
             async with self._pool.statement() as tx:
-                await self._fill(tx, wants)
+                await self._fill(tx, wants, waits=monotonic() >= self._hurry_until)
 
         filling = asyncio.create_task(fill())
         try:
@@ -264,31 +281,38 @@ class BudgetKeeper:
             raise
 
     async def _fill(
-        self, tx: Transaction, wants: Sequence[tuple[Share, int, int]]
+        self, tx: Transaction, wants: Sequence[tuple[Share, int, int]], *, waits: bool
     ) -> dict[Share, int]:
-        """Take calls out of the buckets, and tell them what is known here."""
-        takings: dict[Share, Taking] = {}
-        for share, needed, wanted in wants:
-            budget = self._budgets.get(share.limit.scope)
-            if budget is not None:
-                takings[share] = _taking(share, budget, needed, wanted)
+        """Take calls out of the buckets, and tell them what is known here.
+
+        If somebody holds a bucket for long, the others do not wait for it.
+        """
+        takings = {
+            share: _taking(share, budget, needed, wanted)
+            for share, needed, wanted in wants
+            if (budget := self._budgets.get(share.limit.scope)) is not None
+        }
         if not takings:
             return {}
         asked_at = monotonic()
         try:
-            found = await budgets.take(tx, list(takings.values()), now=self._clock.instant())
-        except BaseException:
+            now = self._clock.instant()
+            found = await budgets.take(tx, list(takings.values()), now=now, waits=waits)
+        except BaseException as error:
+            if is_held(error):
+                self._hurry_until = monotonic() + HURRY_SECONDS
             for share, taking in takings.items():
-                share.spent += taking.spent
-                share.said = share.said or _said(taking)
-            raise  # what lapsed is lost: it may have been given back
-        got = {}
-        for share in takings:
+                _take_over(share, taking, was_sent=not is_held(error))
+            self.calls.remember(*takings)
+            raise
+        for share, taking in takings.items():
             taken = found.get((share.limit.scope, share.member))
-            got[share] = 0 if taken is None else taken.taken
-            if taken is not None:
+            if taken is None:
+                _take_over(share, taking, was_sent=False)
+                self.calls.remember(share)
+            else:
                 _add_block(share, taken, asked_at)
-        return got
+        return {share: _taken_of(found, share) for share in takings}
 
     async def _tidy(self) -> None:
         """Forget members that make no calls, here and in the database."""
@@ -310,6 +334,7 @@ class BudgetKeeper:
 def _limit(budget: Budget) -> CallLimit:
     return CallLimit(
         budget.scope,
+        budget.calls or 0,
         budget.members,
         budget.capacity,
         budget.rate,
@@ -336,10 +361,23 @@ def _taking(share: Share, budget: Budget, needed: int, wanted: int) -> Taking:
     return taking
 
 
-def _said(taking: Taking) -> tuple[float, float] | None:
-    if taking.said_left is None or taking.said_seconds is None:
-        return None
-    return taking.said_left, taking.said_seconds
+def _take_over(share: Share, taking: Taking, *, was_sent: bool) -> None:
+    """Keep what a bucket was not told, for the next time.
+
+    If it may have been told after all, what was spent counts twice, and what lapsed is lost: there
+    is never more room than there should be.
+    """
+    share.spent += taking.spent
+    if share.said is None and taking.said_left is not None and taking.said_seconds is not None:
+        share.said = taking.said_left, taking.said_seconds
+    if taking.unused and taking.unused_since is not None and not was_sent:
+        share.unused += taking.unused
+        share.unused_since = min(taking.unused_since, share.unused_since or taking.unused_since)
+
+
+def _taken_of(found: Mapping[tuple[str, str], Taken], share: Share) -> int:
+    taken = found.get((share.limit.scope, share.member))
+    return 0 if taken is None else taken.taken
 
 
 def _add_block(share: Share, taken: Taken, asked_at: float) -> None:

@@ -33,6 +33,7 @@ class ClaimedBatch:
     asked_at: float  # by this process's clock; the lease counts from then
     poison_jobs: int
     is_full: bool  # as many as were asked for, or more may be due for another reason
+    is_part: bool = False  # others may be due, although this claim left slots free
 
 
 class Claimer:
@@ -99,7 +100,8 @@ class Claimer:
                 batch = await self._claim_short(session, turns[number], limit, poison_jobs)
             if batch.rows:
                 self._turn = number + 1
-                return replace(batch, is_full=True)  # the others have not been asked for yet
+                is_part = len(batch.rows) < limit
+                return replace(batch, is_full=True, is_part=is_part)  # the others were not asked
         return self._nothing()
 
     async def _claim_short(
@@ -131,11 +133,10 @@ class Claimer:
         if taken is None:
             return None
         gate, count = taken
-        slug, room = gate.provider_slug, count
-        if self._budgets.short_among([slug], count):
-            reserved = await self._budgets.reserve(session, (slug,), count)
-            room = 0 if reserved is None else reserved.jobs
-        batch = await self._claim_of(session, [slug], room) if room else self._nothing()
+        if short := self._budgets.short_among([gate.provider_slug], count):
+            batch = await self._claim_short(session, short[0], count, 0)
+        else:
+            batch = await self._claim_of(session, [gate.provider_slug], count)
         await self._gatekeeper.give_back_starts(session, gate, count - len(batch.rows))
         return replace(batch, is_full=True) if batch.rows else None
 

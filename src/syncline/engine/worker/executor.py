@@ -134,7 +134,9 @@ class Executor:
             session, self._wanted(slots), with_poison_job=not poison_jobs
         )
         self._unstarted.append(batch)
-        slots.end_claim(is_full=batch.is_full, seconds=monotonic() - batch.asked_at)
+        fills = batch.is_full and not batch.is_part
+        slots.end_claim(is_full=fills, seconds=monotonic() - batch.asked_at)
+        slots.is_more_due = batch.is_full
         self._telemetry.slots_counted(self.limit)
         return batch
 

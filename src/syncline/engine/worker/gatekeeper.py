@@ -318,13 +318,23 @@ class Gatekeeper:
     async def _close_limited(self, tx: Transaction, notes: Notes, now: datetime) -> None:
         closed = dict(notes.closed)
         if notes.limited:
-            found = await gates.note_limited(tx, notes.limited, now=now, within=LIMITED_WITHIN)
-            for slug, (connections, until) in found.items():
-                if is_for_everybody(connections):
+            slugs = {slug for slug, _, _ in notes.limited}
+            sharing = {slug: self.budgets.sharing(slug) for slug in slugs}
+            found = await gates.note_limited(
+                tx,
+                notes.limited,
+                now=now,
+                within=LIMITED_WITHIN,
+                also={other for others in sharing.values() for other in others},
+            )
+            for slug in slugs:
+                limited = [found[one] for one in sharing[slug] if one in found]
+                if is_for_everybody(sum(connections for connections, _ in limited)):
+                    until = max(until for _, until in limited)
                     closed[slug] = max(until, closed.get(slug, until))
         # A budget that providers share is one limit: all of them are closed.
-        for limited, until in list(closed.items()):
-            for slug in self.budgets.sharing(limited):
+        for first, until in list(closed.items()):
+            for slug in self.budgets.sharing(first):
                 closed[slug] = max(until, closed.get(slug, until))
         for slug, until in sorted(closed.items()):
             if until > now:

@@ -208,6 +208,9 @@ TAKE = """
            known.now, bucket.left_until
 """
 
+# Passes over buckets that somebody else is taking from.
+TAKE_FREE = TAKE.replace("FOR NO KEY UPDATE OF bucket", "FOR NO KEY UPDATE OF bucket SKIP LOCKED")
+
 FILL = """
     -- Make full buckets for those who have none.
     INSERT INTO {schema}.budget_buckets
@@ -251,10 +254,14 @@ class Taken:
 
 
 async def take(
-    tx: Transaction, takings: Sequence[Taking], *, now: datetime | None
+    tx: Transaction, takings: Sequence[Taking], *, now: datetime | None, waits: bool = True
 ) -> dict[tuple[str, str], Taken]:
-    """Take calls out of buckets, in one statement; return what each gave."""
-    found = await _take(tx, takings, now)
+    """Take calls out of buckets, in one statement; return what each gave.
+
+    Without `waits`, a bucket that another transaction holds is left out.
+    """
+    statement = TAKE if waits else TAKE_FREE
+    found = await _take(tx, statement, takings, now)
     missing = [one for one in takings if (one.budget.scope, one.member) not in found]
     if missing:
         made_at = now or await tx.database_time()
@@ -267,16 +274,16 @@ async def take(
             [one.budget.calls for one in missing],
             [one.budget.per.total_seconds() for one in missing],
         )
-        found |= await _take(tx, missing, now)
+        found |= await _take(tx, statement, missing, now)
     return found
 
 
 async def _take(
-    tx: Transaction, takings: Sequence[Taking], now: datetime | None
+    tx: Transaction, statement: str, takings: Sequence[Taking], now: datetime | None
 ) -> dict[tuple[str, str], Taken]:
     budgets = [one.budget for one in takings]
     rows = await tx.fetch(
-        TAKE,
+        statement,
         now,
         [budget.scope for budget in budgets],
         [one.member for one in takings],
@@ -293,6 +300,28 @@ async def _take(
         [budget.per.total_seconds() for budget in budgets],
     )
     return {(row["scope"], row["member"]): Taken(*row) for row in rows}
+
+
+END_DEFERRALS = """
+    -- Let jobs of these providers be claimed that were put off for longer: there may be room now.
+    WITH put_off AS MATERIALIZED (
+        SELECT id FROM {schema}.sync_jobs
+         WHERE provider_slug = ANY ($1::text[]) AND status = 'queued' AND retry_after > $2
+           AND deferred_until = retry_after
+         ORDER BY id
+         LIMIT $3
+           FOR NO KEY UPDATE SKIP LOCKED
+    )
+    UPDATE {schema}.sync_jobs j SET retry_after = $2, updated_at = now()
+      FROM put_off
+     WHERE j.id = put_off.id
+"""
+
+
+async def end_deferrals(
+    tx: Transaction, providers: Sequence[str], *, now: datetime, limit: int
+) -> int:
+    return await tx.execute(END_DEFERRALS, providers, now, limit)
 
 
 REMOVE_FULL = """
