@@ -1,5 +1,6 @@
 """The protections that matter, and how each is switched off in a copy of the source."""
 
+from mutations.protections.budgets import BUDGETS
 from mutations.protections.database import DATABASE
 from mutations.protections.documents import DOCUMENTS
 from mutations.protections.followers import FOLLOWERS
@@ -19,6 +20,7 @@ MUTATIONS = (
     *LEASES,
     *GATES,
     *SHARES,
+    *BUDGETS,
     *SCHEDULE,
     *RETENTION,
     *STREAMS,

@@ -84,6 +84,8 @@ WORST_CASES = {
     ("http/url.py", "[^A-Za-z0-9_.~-]"): Worst(64 * KB, (" ", "%", "a", "ü")),
     ("http/url.py", "/?(?:[A-Za"): Worst(64 * KB, ("a/", "a", "/", "a.")),
     ("keyring.py", "[A-Za-z0-9_.-]{1,64}"): Worst(64 * KB, ("a",)),
+    ("policy/budgets.py", r"(\d{1,9}"): Worst(64 * KB, ("1", "1.", " ")),
+    ("policy/budgets.py", r"\{(\w*)"): Worst(KB, ("{", "{a", "a")),
     ("policy/schedule.py", r"\d{1,9}"): Worst(64 * KB, ("1",)),
     ("policy/schedule.py", r'"\d{4}-'): Worst(64 * KB, ("1",), '"2026-01-01T00:00:00.'),
     ("redaction.py", r"://\S*+"): Worst(MB, ("://", "://:", "://a:b@")),

@@ -90,7 +90,7 @@ LEASES = (
         "poison jobs one at a time",
         "a process runs many jobs that may kill it",
         "engine/worker/claimer.py",
-        (("poison_jobs=int(with_poison_job)", "poison_jobs=limit"),),
+        (("poison_jobs = int(with_poison_job)", "poison_jobs = limit"),),
         "tests/engine/worker/test_lease_rules.py::test_process_runs_one_poison_job_at_a_time",
     ),
     Mutation(

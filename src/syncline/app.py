@@ -19,6 +19,7 @@ from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.secrets.vault import Vault
 from syncline.engine.service import Service, Upkeep
 from syncline.engine.upkeep.connector_files import ConnectorFiles
+from syncline.engine.upkeep.figures import FigureKeeper
 from syncline.engine.upkeep.heartbeat import Heartbeat
 from syncline.engine.upkeep.job_walks import PruneReport
 from syncline.engine.upkeep.key_uses import KeyUses
@@ -27,6 +28,7 @@ from syncline.engine.upkeep.retention import Pruner
 from syncline.engine.wakeup import Wakeup
 from syncline.engine.worker.worker import Worker
 from syncline.errors import SettingsError
+from syncline.http.budgets import CallBudgets, CallPermits
 from syncline.http.gate import ClosedProviders
 from syncline.http.pool import ConnectionPool
 from syncline.keyring import KeyRing
@@ -36,6 +38,7 @@ from syncline.sdk.connector import Connector
 from syncline.sdk.registry import connectors_by_provider
 from syncline.services.access import Access
 from syncline.services.base import ServiceContext
+from syncline.services.budgets import Budgets
 from syncline.services.connections import Connections
 from syncline.services.doctor import Doctor
 from syncline.services.explain import Explanations
@@ -70,6 +73,7 @@ class Engine:
     doctor: Doctor
     gates: Gates
     shares: Shares
+    budgets: Budgets
 
     def __init__(
         self,
@@ -86,13 +90,14 @@ class Engine:
         self.telemetry = Telemetry(
             tenant_label=self.settings.telemetry.tenant_label, cell=self.settings.schema
         )
-        self._http_pool, self._closed = ConnectionPool(), ClosedProviders()
-        configure_connectors(
-            self.providers, self.settings, self.telemetry.http, self._http_pool, self._closed
-        )
         self._clock = clock_from(clock)
         self._vault = Vault(KeyRing.of(self.settings.secret_keys))
         self._dice = Dice(rng)
+        self._http_pool = ConnectionPool()
+        self._permits = CallPermits(ClosedProviders(), CallBudgets(self._dice.roll))
+        configure_connectors(
+            self.providers, self.settings, self.telemetry.http, self._http_pool, self._permits
+        )
         self._embedded: EmbeddedPostgres | None = None
         self._resources = AsyncExitStack()
 
@@ -151,7 +156,9 @@ class Engine:
 
     async def run_due(self) -> int:
         """Reap, claim and run until there is nothing to claim; return the number of attempts."""
-        return await self._worker.run_due()
+        attempts = await self._worker.run_due()
+        await self._upkeep.figures.write()
+        return attempts
 
     async def prune(self) -> PruneReport:
         """Delete what the retention settings no longer keep; return how much was deleted."""
@@ -260,7 +267,7 @@ class Engine:
         listen_url = settings.listen_url or (None if settings.pgbouncer else url)
         engine = EngineContext(self._pool, settings, clock, self._dice, telemetry)
         self._worker = Worker(
-            engine, self._lease_pool, self.providers, self._token_refresher, self._closed
+            engine, self._lease_pool, self.providers, self._token_refresher, self._permits
         )
         listen_url = None if settings.portable else listen_url
         self._wakeup = Wakeup(listen_url, self._pool, self._worker.claim_now)
@@ -272,6 +279,7 @@ class Engine:
             heartbeat,
             Maintenance(self._pool, clock, telemetry.upkeep, self._key_uses, self._files),
             Pruner(self._pool, settings, clock, heartbeat, telemetry.upkeep),
+            FigureKeeper(self._pool, clock, heartbeat, telemetry.figures),
             self._embedded,
         )
         self._service = Service(engine, self._scheduler, self._worker, self._upkeep, self._wakeup)
@@ -289,6 +297,7 @@ class Engine:
         self.doctor = Doctor(context)
         self.gates = Gates(context)
         self.shares = Shares(context)
+        self.budgets = Budgets(context)
         self.secrets = Secrets(context, self._vault)
         self.tenants = Tenants(context, self._files)
         self.tenant_providers = TenantProviders(context, self.providers)

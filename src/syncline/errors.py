@@ -3,7 +3,7 @@
 SyncError                 raised by a connector
 ├── RateLimited           wait, at least as long as the provider asked
 ├── Transient             try again with backoff
-│   └── Deferred          raised by `self.http` while nobody may call the provider; no failure
+│   └── Deferred          raised by `self.http` while a call may not be made; no failure
 ├── Unauthorized          stop until a person signs in again (needs_reauth)
 └── Permanent             stop until a person fixes the cause (error)
 
@@ -70,10 +70,14 @@ class Transient(SyncError):
 
 
 class Deferred(Transient):
-    """Nobody may call the provider for so many seconds. The run ends, and counts as no failure."""
+    """No call may be made for so many seconds. The run ends, and counts as no failure.
 
-    def __init__(self, provider_slug: str, seconds: float) -> None:
-        super().__init__(f"{provider_slug} may not be called for {seconds:.0f} s")
+    `scope` is the provider that is closed, or the budget that is used up.
+    """
+
+    def __init__(self, scope: str, seconds: float) -> None:
+        super().__init__(f"{scope} may not be called for {seconds:.0f} s")
+        self.scope = scope
         self.seconds = seconds
 
 

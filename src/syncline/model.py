@@ -1,6 +1,6 @@
 """The nouns: connections, jobs, signals, workers, and the values of their columns."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -67,6 +67,16 @@ class KeyStatus(StrEnum):
 PENDING = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
+class Spent:
+    """Awaits nothing."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from ()
+
+
+SPENT = Spent()
+
+
 @dataclass(frozen=True)
 class Connection:
     """One tenant's authorised link to one provider; what gets scheduled."""
@@ -83,6 +93,18 @@ class Connection:
     updated_at: datetime | None = None
     last_finished_at: datetime | None = None
     credentials: Any = field(default=None, repr=False)
+
+    def spend(self, calls: int = 1) -> Awaitable[None]:
+        """Say how many calls this run makes without `self.http`, so that its budget counts them.
+
+        `await connection.spend(1)` before a call also waits for room, as a plain
+        `connection.spend(1)` does in a thread. Outside of a run it does nothing.
+        """
+        if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
+            raise ValueError(f"spend() takes a whole number of calls, not {calls!r}")
+        budgets = vars(self).get("_budgets")  # of the engine that runs it
+        spending: Awaitable[None] | None = budgets.spending(self, calls) if budgets else None
+        return spending or SPENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from syncline.services.edits import Edit
 Client = httpx2.AsyncClient
 ROLE = "syncline_api"
 TABLES = ("connections", "sync_jobs", "signals", "credentials", "api_requests", "workers")
-ALL_TABLES = ", ".join(f"syncline.{table}" for table in (*TABLES, "schedulers", "tenant_usage"))
+OTHERS = ("schedulers", "tenant_usage", "figures", "figure_reports")
+ALL_TABLES = ", ".join(f"syncline.{table}" for table in (*TABLES, *OTHERS))
 NEW = {"tenant_id": "acme", "provider_slug": "github", "external_id": "new"}
 BODIES: dict[str, Any] = {
     "create_connection": NEW,
@@ -32,7 +33,7 @@ BODIES: dict[str, Any] = {
     "set_credentials": {"credentials": {"token": "x"}},
 }
 # They read nothing of any tenant's: probes, metrics, the description, signing in and out, files.
-# Keys are an operator's, and out of the role's reach.
+# Keys and budgets are an operator's, and out of the role's reach.
 WITHOUT_ROWS: tuple[str, ...] = (
     "/healthz",
     "/readyz",
@@ -42,7 +43,8 @@ WITHOUT_ROWS: tuple[str, ...] = (
     "/login",
     "/logout",
 )
-WITHOUT_ROWS += ("/style.css", "/icon.svg", "/theme.js", "/dashboard.js", "/events", "/v1/keys")
+WITHOUT_ROWS += ("/style.css", "/icon.svg", "/theme.js", "/dashboard.js", "/v1/keys")
+WITHOUT_ROWS += ("/v1/budgets",)
 FOLLOWING = ("tail_signals", "follow_signals")
 
 
@@ -65,7 +67,13 @@ async def things_of(world: World, tenant: str) -> dict[str, Any]:
         tenant,
     )
     signal = rows[0]["id"]
-    return {"connection_id": connection.id, "job_id": job, "signal_id": signal, "action": "retry"}
+    return {
+        "connection_id": connection.id,
+        "job_id": job,
+        "signal_id": signal,
+        "action": "retry",
+        "scope": "app",
+    }
 
 
 async def rows_of(world: World, tenant: str) -> list[Any]:

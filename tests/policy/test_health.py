@@ -1,28 +1,83 @@
-"""Health of a provider: one definition for the API, the dashboard and the command line."""
+"""How well a provider is doing (R1)."""
 
+from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncline.policy.health import Health, ProviderCounts, judge_health
+from syncline.policy.figures import SUCCEEDED, Figures, Tally
+from syncline.policy.gates import Gate
+from syncline.policy.health import Health, ProviderCounts, Recent, judge_health, judge_recent
 
-WELL = ProviderCounts(workers=1, connections=100, rate_limited=0, succeeded=10, failed=0)
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+WELL = ProviderCounts(workers=1, connections=100, rate_limited=0)
+HALF = Recent(outcomes={SUCCEEDED: 10, "Transient": 10})
+MOST = Recent(outcomes={SUCCEEDED: 10, "Transient": 11})
+PAUSED = Gate("github", paused_at=NOW)
+DOWN = Gate("github", opened_at=NOW)
+LIMITED = Gate("github", closed_until=NOW + timedelta(seconds=1))
 
 
 @pytest.mark.parametrize(
-    ("counts", "health"),
+    ("counts", "recent", "gate", "health"),
     [
-        pytest.param(WELL, Health.OK, id="nothing is wrong"),
-        pytest.param(replace(WELL, failed=10), Health.OK, id="half of the jobs failed"),
-        pytest.param(replace(WELL, failed=11), Health.FAILING, id="most jobs failed"),
-        pytest.param(replace(WELL, rate_limited=1), Health.OK, id="1 in 100 waits"),
-        pytest.param(replace(WELL, rate_limited=2), Health.RATE_LIMITED, id="1 in 50 waits"),
+        pytest.param(WELL, Recent(), None, Health.OK, id="not used yet"),
+        pytest.param(WELL, HALF, None, Health.OK, id="half of the attempts failed"),
+        pytest.param(WELL, MOST, None, Health.FAILING, id="most attempts failed"),
+        pytest.param(replace(WELL, rate_limited=1), HALF, None, Health.OK, id="1 in 100 waits"),
         pytest.param(
-            replace(WELL, rate_limited=2, failed=99), Health.RATE_LIMITED, id="waits and fails"
+            replace(WELL, rate_limited=2), MOST, None, Health.RATE_LIMITED, id="1 in 50 waits"
         ),
-        pytest.param(replace(WELL, workers=0, rate_limited=99), Health.UNKNOWN, id="no worker"),
-        pytest.param(ProviderCounts(1, 0, 0, 0, 0), Health.OK, id="not used yet"),
+        pytest.param(WELL, HALF, LIMITED, Health.RATE_LIMITED, id="it limits the application"),
+        pytest.param(WELL, MOST, DOWN, Health.DOWN, id="its breaker is open"),
+        pytest.param(WELL, MOST, replace(DOWN, paused_at=NOW), Health.PAUSED, id="both"),
+        pytest.param(replace(WELL, workers=0), MOST, PAUSED, Health.UNKNOWN, id="no worker"),
     ],
 )
-def test_health_follows_from_counts(counts: ProviderCounts, health: Health) -> None:
-    assert judge_health(counts) == health
+def test_health_is_judged_by_what_happened_lately(
+    counts: ProviderCounts, recent: Recent, gate: Gate | None, health: Health
+) -> None:
+    assert judge_health(counts, recent, gate, NOW) == health
+
+
+def at(ago: timedelta, *, good: int = 0, bad: int = 0, slug: str = "github") -> Figures:
+    return Figures(NOW - ago, slug, Tally(+Counter({SUCCEEDED: good, "Transient": bad})))
+
+
+def minutes(count: int) -> timedelta:
+    return timedelta(minutes=count)
+
+
+def test_the_last_ten_minutes_count_if_they_have_enough_attempts() -> None:
+    recent = judge_recent([at(minutes(2), bad=5), at(minutes(30), good=99)], [], NOW)["github"]
+    assert (recent.within, recent.failures, recent.attempts) == (minutes(10), 5, 5)
+
+
+def test_a_longer_time_counts_if_there_were_few() -> None:
+    few, more = at(minutes(2), bad=4), at(minutes(30), good=1)
+    assert judge_recent([few, more], [], NOW)["github"].within == minutes(60)
+    hours = [at(minutes(60), bad=4), at(minutes(300), good=10)]
+    recent = judge_recent([few], hours, NOW)["github"]
+    assert (recent.within, recent.attempts) == (timedelta(hours=24), 14)
+
+
+def test_failing_since_names_the_first_of_the_latest_times_in_which_most_failed() -> None:
+    seen = [
+        at(minutes(1), bad=9, good=1),
+        at(minutes(3), bad=9),
+        at(minutes(4), good=9, bad=1),
+        at(minutes(5), bad=9),
+    ]
+    assert judge_recent(seen, [], NOW)["github"].failing_since == NOW - minutes(3)
+
+
+def test_failing_since_reaches_back_over_hours() -> None:
+    seen = [at(minutes(ago), bad=9) for ago in range(60)]
+    hours = [at(timedelta(hours=ago), bad=99) for ago in range(5)] + [at(minutes(300), good=99)]
+    assert judge_recent(seen, hours, NOW)["github"].failing_since == NOW - timedelta(hours=4)
+
+
+def test_the_commonest_error_is_named() -> None:
+    recent = Recent(outcomes={SUCCEEDED: 9, "Timeout": 2, "Transient": 3})
+    assert (recent.commonest_error, Recent().commonest_error) == ("Transient", None)

@@ -53,8 +53,12 @@ BODIES: dict[str, list[Any]] = {
     "set_weight": [{"tenant_id": "birch", "weight": 0.01}],
     "set_cap": [{"tenant_id": "birch", "max_running": 0}],
     "revoke_key": [None],
+    "set_budget": [{"calls": 1}],
+    "clear_budget": [None],
 }
-OPERATORS_ONLY = {"/v1/keys", "/v1/keys/{key_id}", "/v1/workers"}
+OPERATORS_ONLY = {
+    *("/v1/budgets", "/v1/budgets/{scope}", "/v1/keys", "/v1/keys/{key_id}", "/v1/workers")
+}
 # By the name of a field in a form.
 FORMS: dict[str, list[str]] = {
     "action": ["sync", "pause", "resume", "full"],
@@ -81,6 +85,7 @@ QUERIES: dict[str, list[str]] = {
     "position": ["start"],
     "limit": ["500"],
     "wait": ["0"],
+    "period": ["1h", "90d"],
     "keep_signals": ["true"],
     "next": ["/connections/{connection_id}"],
 }
@@ -116,7 +121,11 @@ async def foreign(world: World) -> Foreign:
     key, _ = await world.engine.access.create_key(f"{CANARY}-name", tenant_id="birch")
     ids = {"connection_id": connection.id, "job_id": job, "signal_id": signal["id"]}
     ids["key_id"] = key.id
-    return {name: str(id_) for name, id_ in ids.items()} | {"action": "cancel"}
+    await world.engine.budgets.set(f"{CANARY}-scope", calls=1_000_000)
+    return {name: str(id_) for name, id_ in ids.items()} | {
+        "action": "cancel",
+        "scope": f"{CANARY}-scope",
+    }
 
 
 class Asker:
@@ -228,7 +237,7 @@ async def page_tokens(world: World) -> dict[str, str]:
 
 async def test_every_route_has_its_foreign_things(world: World) -> None:
     foreign = dict.fromkeys(
-        ("connection_id", "job_id", "signal_id", "key_id", "action", "page"), "x"
+        ("connection_id", "job_id", "signal_id", "key_id", "scope", "action", "page"), "x"
     )
 
     requests = [

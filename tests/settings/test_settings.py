@@ -42,6 +42,7 @@ DEFAULTS: dict[str, Any] = {
     "rate_limit.max_seconds": 900,
     "rate_limit.jitter_factor": 0.1,
     "rate_limit.providers": {},
+    "budgets": [],
     "breaker.failing_share": 0.8,
     "breaker.attempts": 20,
     "breaker.connections": 5,

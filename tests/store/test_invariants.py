@@ -45,6 +45,13 @@ LEFT_BEHIND = """
            updated_at = '2025-01-01 10:00Z'
 """
 BREAKING: dict[str, tuple[set[str], tuple[str, ...]]] = {
+    "an overdrawn budget": (
+        {"budgets_kept"},
+        (
+            "INSERT INTO {schema}.budget_buckets VALUES ('app', '', 0, 1, now(), now(), now(),"
+            " NULL, NULL, now(), 101, 100, 3600)",
+        ),
+    ),
     "two queued jobs": (
         {"guards_stand", "one_pending_job"},
         (

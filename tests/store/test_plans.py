@@ -329,14 +329,10 @@ def page_cases() -> Iterator[Case]:
 
 def stats_cases() -> Iterator[Case]:
     """Return what the dashboard asks, with bounds of fifty instead of thousands."""
-    fifty, last = len(DUE), UUID(int=2**128 - 1)
-    minutes = [NOON - timedelta(minutes=place) for place in range(5)]
-    until = [minute + timedelta(minutes=1) for minute in minutes]
+    fifty = len(DUE)
     yield case("statuses", counts.COUNT_STATUS, fifty, ["paused", "error"], fifty)
     yield case("pending", counts.COUNT_PENDING, fifty, fifty)
     yield case("freshness", freshness.SAMPLE, 200, 0.1, 20, fifty)
-    yield case("signals a minute", activity.COUNT_SIGNALS_STORED, 250, minutes, until, fifty)
-    yield case("jobs a minute", activity.COUNT_JOBS_MADE, fifty, [READY[0]], [last], fifty)
     yield case("recent attempts", activity.RECENT_ATTEMPTS, fifty, 8, fifty)
     yield case("next runs", activity.NEXT_RUNS, 200, 8, NOON, fifty)
     yield case("latest signals", activity.LATEST_SIGNALS, fifty, fifty, 300)
@@ -347,7 +343,7 @@ def stats_cases() -> Iterator[Case]:
     yield case("backoff", queue.BACKOFF, 150, NOON, fifty)
     yield case("running", queue.RUNNING, fifty, fifty, on_held_jobs=True)
     yield case("failed", providers.COUNT_FAILED, fifty, UUID(int=0), fifty)
-    yield case("outcomes", providers.COUNT_OUTCOMES, fifty, fifty, UUID(int=0))
+    yield case("affected", providers.COUNT_AFFECTED, 150, ["github"], fifty, None)
     yield case("names", details.NAMES, fifty, DUE)
     yield case("leases", details.LEASES, fifty, fifty, fifty, on_held_jobs=True)
     yield case("tenants", details.TENANTS, fifty, fifty)
@@ -371,7 +367,7 @@ def tenant_stats_cases() -> Iterator[Case]:
     yield case("connections of tenant", providers.COUNT_CONNECTIONS_OF_TENANT, 80, tenant, 80)
     yield case(
         "outcomes of tenant",
-        providers.COUNT_OUTCOMES_OF_TENANT,
+        providers.COUNT_OUTCOMES,
         pending,
         fifty,
         UUID(int=0),

@@ -86,7 +86,7 @@ async def test_the_documented_rights_serve_every_loop_and_command(
     assert len(followed.signals) == 1
     assert await engine.verify() == []
     await engine.stats.activity()
-    await engine.stats.minutes()
+    await engine.stats.history()
     await engine.explain(connection.id)
     for tenant_id in (None, "acme"):
         await engine.stats.overview(tenant_id=tenant_id)

@@ -137,6 +137,10 @@ EVENTS: dict[str, Callable[[Telemetry], object]] = {
         "tickets", "Tickets.sync", seconds=0.3, processor_seconds=0.1, is_logged=True
     ),
     "database_back": lambda t: t.database_back("claim"),
+    "budgets.calls_made": lambda t: t.budgets.calls_made({"google": 3}),
+    "budgets.calls_deferred": lambda t: t.budgets.calls_deferred({"google": 1}),
+    "budgets.seen": lambda t: t.budgets.seen({"google": 7.5}),
+    "budgets.changed": lambda t: t.budgets.changed("google", "set by the settings"),
     "upkeep.rows_pruned": lambda t: t.upkeep.rows_pruned(
         {"jobs": 3, "empty_jobs": 2, "signals": 4}
     ),

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from support.telemetry_events import EVENTS, SECOND, Spans, fail, schedule
+from syncline.telemetry.budgets import BudgetTelemetry
 from syncline.telemetry.engine import MAX_PROVIDERS, Telemetry
 from syncline.telemetry.metrics import BatchHistogram, WithoutCreated
 from syncline.telemetry.upkeep import UpkeepTelemetry
@@ -25,7 +26,8 @@ def telemetry() -> Telemetry:
 def test_these_tests_know_every_method() -> None:
     upkeep = {f"upkeep.{name}" for name in public_methods(UpkeepTelemetry)}
 
-    assert public_methods(Telemetry) | upkeep == set(EVENTS)
+    budgets = {f"budgets.{name}" for name in public_methods(BudgetTelemetry)}
+    assert public_methods(Telemetry) | upkeep | budgets == set(EVENTS)
 
 
 def test_the_reference_lists_every_metric_with_its_type_and_labels(telemetry: Telemetry) -> None:

@@ -169,6 +169,22 @@ class CapBody(Strict):
     )
 
 
+class BudgetBody(Strict):
+    calls: Annotated[int, Field(strict=True)] | Literal["unlimited"] = Field(
+        description="Most calls in any such span."
+    )
+    per: Annotated[str, Field(max_length=20)] | float = Field(
+        "1h", description="The span: `1h`, `15m`, `60s` or a number of seconds."
+    )
+    burst: Annotated[int, Field(strict=True)] | None = Field(
+        None, description="Most calls at once. Default: a hundredth of the calls."
+    )
+    providers: Annotated[list[Text], Field(max_length=100)] = Field(
+        default_factory=list,
+        description="Whose calls count. Default: the provider that the scope names.",
+    )
+
+
 class SyncBody(Strict):
     job_type: Literal["incremental", "full"] = "incremental"
     priority: Annotated[int, Field(ge=-32_767, le=32_767, strict=True)] | None = None

@@ -134,7 +134,8 @@ INEXACT = "Fields that are not exact counts: each is an `estimate`, or `at_least
 class ProviderOut(BaseModel):
     provider_slug: str
     health: str = Field(
-        description="`ok`, `failing`, `rate_limited`, or `unknown` if no worker knows it."
+        description="`ok`, `failing`, `rate_limited`, `down`, `paused`, or `unknown` if no worker "
+        "knows it."
     )
     workers: int
     connections: dict[str, int]
@@ -143,8 +144,34 @@ class ProviderOut(BaseModel):
     backoff: int
     rate_limited: int
     oldest_due_at: datetime | None
-    outcomes: dict[str, int] = Field(description="Of recent jobs; failures by error class.")
+    outcomes: dict[str, int] = Field(
+        description="Of the attempts that ended within `within_seconds`; failures by error class."
+    )
+    within_seconds: float
+    failing_since: datetime | None = Field(description="Since when most of its attempts fail.")
+    trouble: str | None = Field(
+        description="What is wrong and whom it affects; null if it is well."
+    )
+    affected_connections: int | None = Field(description="Whose jobs wait, if it is not well.")
+    affected_tenants: int | None
     inexact: dict[str, str] = Field(description=INEXACT)
+
+
+class PointOut(BaseModel):
+    at: datetime
+    outcomes: dict[str, int] = Field(description="Attempts that ended then; failures by class.")
+    signals: int
+    backlog: int = Field(description="The most jobs that were due at once.")
+    duration_p50: float | None = Field(description="Seconds.")
+    duration_p95: float | None
+    delay_p50: float | None = Field(description="Seconds from due to start.")
+    delay_p95: float | None
+
+
+class HistoryOut(BaseModel):
+    now: datetime
+    period: str
+    points: list[PointOut]
 
 
 class ProvidersOut(BaseModel):
@@ -207,6 +234,24 @@ class WorkerOut(BaseModel):
 
 class WorkersOut(BaseModel):
     items: list[WorkerOut]
+
+
+class BudgetOut(BaseModel):
+    scope: str
+    calls: int | None = Field(description="Most calls in any such span; null: no limit.")
+    per_seconds: float
+    burst: int | None
+    providers: list[str] = Field(description="Whose calls count.")
+    source: str = Field(description="`operator`, `settings` or `connector`.")
+    is_in_force: bool = Field(description="False if another source counts instead.")
+    room: float | None = Field(description="Calls that may be made now, if all share one bucket.")
+    room_at: datetime | None = Field(description="When there is room again, if there is none.")
+    used: int | None = Field(description="Calls that were taken since `used_since`.")
+    used_since: datetime | None
+
+
+class BudgetsOut(BaseModel):
+    items: list[BudgetOut]
 
 
 class KeyOut(BaseModel):

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from syncline.cli.commands import (
+    budgets,
     connections,
     connector,
     db,
@@ -164,6 +165,7 @@ app.add_typer(signals.commands, name="signals")
 app.add_typer(singer.commands, name="singer")
 app.add_typer(explain.commands)
 app.add_typer(tenants.commands, name="tenants")
+app.add_typer(budgets.commands, name="budgets")
 app.add_typer(keys.commands, name="keys")
 app.add_typer(secrets.commands, name="secrets")
 app.add_typer(db.commands, name="db")

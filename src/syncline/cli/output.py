@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -40,6 +40,9 @@ COLOURS = {
     "failed": "red",
     "broken": "red",
     "dead": "red",
+    "down": "red",
+    "failing": "red",
+    "rate_limited": "yellow",
     "bad": "red",
     "warning": "yellow",
     "expiring": "yellow",
@@ -126,11 +129,13 @@ def hint_next(found: "Listing[Any]") -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return times and ids as JSON values."""
+    """Return times, ids and durations (in seconds) as JSON values."""
     if isinstance(value, datetime):
         return rfc3339(value)
     if isinstance(value, UUID):
         return str(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 

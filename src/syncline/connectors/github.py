@@ -15,6 +15,7 @@ from syncline.http import HttpClient, Response, Validators
 from syncline.model import Connection, Signal, SyncResult
 from syncline.offload import in_thread_if_large
 from syncline.sdk.connector import Connector
+from syncline.sdk.limits import Limit
 
 HEADERS = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
 NEWEST_FIRST = {"sort": "updated", "direction": "desc"}
@@ -60,6 +61,13 @@ class GitHub(Connector):
     """
 
     provider = "github"
+    # Of each token. A run may make a fifth of the hour's requests at once: most runs make few, and
+    # need not wait. Reading costs one point a request. GitHub also allows a hundred requests at
+    # once; a run of ours makes one after the other.
+    limits = (
+        Limit("github:{connection}", calls=5000, per="1h", burst=1000, is_reported=True),
+        Limit("github-minute:{connection}", calls=900, per="1m", burst=100),
+    )
 
     async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
         config = read_configuration(Repositories, connection.config)

@@ -8,8 +8,8 @@ from math import ceil
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+from syncline.http.budgets import NO_PERMITS, CallPermits
 from syncline.http.environment import HttpEnvironment, HttpLimits, HttpTelemetry
-from syncline.http.gate import ClosedProviders
 from syncline.http.pool import ConnectionPool
 from syncline.sdk.connector import Connector
 from syncline.settings import Settings
@@ -20,7 +20,7 @@ def configure_connectors(
     settings: Settings,
     telemetry: HttpTelemetry,
     pool: ConnectionPool | None = None,
-    closed: ClosedProviders | None = None,
+    permits: CallPermits = NO_PERMITS,
 ) -> None:
     """Set each connector's HTTP environment, limits, folder and settings."""
     http = settings.http
@@ -41,7 +41,8 @@ def configure_connectors(
                 allow_private=http.allows_private(provider_slug),
                 telemetry=telemetry,
                 pool=pool,
-                closed=closed,
+                closed=permits.closed,
+                budgets=permits.budgets,
             )
             connector.child_limits = replace(connector.child_limits, cpu_seconds=cpu_seconds)
             connector.sandboxed = not settings.foreign.is_unsandboxed(provider_slug)

@@ -14,6 +14,7 @@ from syncline.engine.context import EngineContext
 from syncline.engine.garbage_collector import RARE_COLLECTIONS
 from syncline.engine.loop import Loop, LoopSpec
 from syncline.engine.scheduler.tick import Scheduler
+from syncline.engine.upkeep.figures import WRITE_EVERY, FigureKeeper
 from syncline.engine.upkeep.heartbeat import BEAT_EVERY, Heartbeat
 from syncline.engine.upkeep.maintenance import MAINTAIN_EVERY, Maintenance
 from syncline.engine.upkeep.retention import ROUND_EVERY, Pruner
@@ -23,7 +24,8 @@ from syncline.engine.worker.worker import Worker
 from syncline.store.embedded import EmbeddedPostgres
 
 CHECK_DATABASE_EVERY = timedelta(seconds=3)
-KEPT_LOOPS = {"renew", "watch", "beat"}  # these continue until the last job is settled
+# These continue until the last job is settled, whose run may still call its provider.
+KEPT_LOOPS = {"renew", "watch", "beat", "budgets"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Upkeep:
     heartbeat: Heartbeat
     maintenance: Maintenance
     pruner: Pruner
+    figures: FigureKeeper
     embedded: EmbeddedPostgres | None  # our own server, if there is one
 
 
@@ -102,6 +105,7 @@ class Service:
         await asyncio.gather(*tasks.values(), return_exceptions=True)
         self._wakeup.close()
         if clean:
+            await self._leave(self._upkeep.figures.finish, deadline)
             await self._leave(self._upkeep.heartbeat.leave, deadline)
         if "scheduler" in tasks:
             await self._leave(self._scheduler.leave, deadline)
@@ -148,6 +152,8 @@ class Service:
             LoopSpec("maintain", upkeep.maintenance.step, MAINTAIN_EVERY),
             LoopSpec("prune", upkeep.pruner.step, ROUND_EVERY, first_pause=first_round),
         ]
+        if executor:
+            loops.append(LoopSpec("figures", upkeep.figures.step, WRITE_EVERY))
         if upkeep.embedded is not None:
             loops.append(LoopSpec("embedded", self._keep_database))
         if scheduler:

@@ -12,6 +12,7 @@ from syncline.errors import Permanent, SyncError, Transient
 from syncline.http.addresses import describe, shown_url
 from syncline.http.auth import Authentication, authentication_from, basic
 from syncline.http.body import ACCEPTED
+from syncline.http.budgets import Spender
 from syncline.http.credentials import Credentials
 from syncline.http.environment import HttpEnvironment
 from syncline.http.failures import SLOW, reason
@@ -58,9 +59,11 @@ class HttpClient:
         environment: HttpEnvironment,
         *,
         provider_slug: str = "",
+        spender: Spender | None = None,
         credentials: Mapping[str, Any] | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
+        """Make a client; its calls count in the budgets of the spender."""
         self._environment = environment
         if not options.keys() <= CLIENT_OPTIONS:
             unknown = min(options.keys() - CLIENT_OPTIONS)
@@ -79,7 +82,7 @@ class HttpClient:
             self._read_base(base_url)
         self._known_secrets: Scrubber | None = None
         self._read_credentials()
-        self._sender = Sender(environment, provider_slug)
+        self._sender = Sender(environment, spender or Spender(provider_slug))
 
     async def __aenter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ from syncline.http.addresses import is_public
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from syncline.http.budgets import CallBudgets
     from syncline.http.gate import ClosedProviders
     from syncline.http.messages import Request, Response
     from syncline.http.pool import ConnectionPool
@@ -93,6 +94,7 @@ class HttpEnvironment:
     intercept: Intercept | None = None
     on_exchange: Callable[[Exchange], None] | None = None
     closed: "ClosedProviders | None" = None  # those that nobody may call at present
+    budgets: "CallBudgets | None" = None  # how many calls may be made
     pool: "ConnectionPool | None" = None  # without one, each client opens its own connections
 
     def with_limits(self, **changes: float | int) -> "HttpEnvironment":

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 EPOCH_FROM = 1_000_000_000  # larger numbers are instants; no limit resets after 30 years
 EPOCH_MILLISECONDS_FROM = 100_000_000_000
@@ -12,7 +12,7 @@ LONGEST_VALUE = 200  # characters of a header
 DURATION = re.compile(
     r"(?:(\d++)h)?(?:(\d++)m(?!s))?(?:(\d++(?:\.\d++)?)s)?(?:(\d++(?:\.\d++)?)ms)?"
 )
-NAMED = re.compile(r"(?:^|[;,\s])(r|remaining|t|reset)\s*+=\s*+(\d++)")
+NAMED = re.compile(r"(?:^|[;,\s])(r|remaining|t|reset|limit)\s*+=\s*+(\d++)")
 NUMBER = re.compile(r"\s*+\d{1,18}+(\.\d++)?\s*+", re.ASCII)
 WAITS = ("retry-after", "x-retry-after", "x-ratelimit-retry-after", "x-rate-limit-retry-after")
 MILLISECOND_WAITS = ("retry-after-ms", "x-ms-retry-after-ms")
@@ -25,6 +25,17 @@ RESETS = (
     "x-ratelimit-reset-tokens",
 )
 REMAINING = ("ratelimit-remaining", "x-ratelimit-remaining", "x-rate-limit-remaining")
+RESETS_OF_REQUESTS = RESETS[:4]
+LIMITS = ("ratelimit-limit", "x-ratelimit-limit", "x-rate-limit-limit")
+LONGEST_RESET = 31 * 86_400.0  # seconds
+
+
+class Remainder(NamedTuple):
+    """What a provider says: so many calls are left for so many seconds, of so many in all."""
+
+    calls: float
+    seconds: float
+    limit: float | None
 
 
 def wait_seconds(headers: Mapping[str, str], *, now: datetime) -> float | None:
@@ -61,6 +72,27 @@ def is_exhausted(headers: Mapping[str, str]) -> bool:
     values = [headers.get(name) for name in REMAINING]
     values.append(_structured(headers).get("remaining"))
     return any(text is not None and _number(text) == 0 for text in values)
+
+
+def remaining_calls(headers: Mapping[str, str], *, now: datetime) -> Remainder | None:
+    """Return how many calls a response's headers say are left, and for how many seconds.
+
+    None if they do not say both. Of several numbers, the lowest counts.
+    """
+    structured = _structured(headers)
+    values = [_number(headers.get(name)) for name in REMAINING]
+    values.append(_number(structured.get("remaining")))
+    left = min((value for value in values if value is not None), default=None)
+    if left is None:
+        return None
+    now = _date(headers.get("date", "")) or now
+    spans = [_seconds(headers.get(name), now) for name in RESETS_OF_REQUESTS]
+    spans.append(_seconds(structured.get("reset"), now))
+    seconds = max((span for span in spans if span is not None), default=None)
+    limits = [_number(headers.get(name)) for name in LIMITS]
+    limits.append(_number(structured.get("limit")))
+    limit = next((value for value in limits if value is not None), None)
+    return None if seconds is None else Remainder(left, min(seconds, LONGEST_RESET), limit)
 
 
 def _structured(headers: Mapping[str, str]) -> dict[str, str]:

@@ -10,15 +10,17 @@ import aiohttp
 from aiohttp import ClientSession
 from yarl import URL
 
-from syncline.clock import monotonic
+from syncline.clock import host_time, monotonic
 from syncline.errors import Permanent
 from syncline.http.addresses import check_url, port_of, shown_url
 from syncline.http.body import plain_headers, read_body, unpack
+from syncline.http.budgets import CallBudgets, Spender
 from syncline.http.conditional import Validators
 from syncline.http.environment import Call, Exchange, HttpEnvironment
 from syncline.http.failures import failure_of
 from syncline.http.messages import Request, Response
 from syncline.http.pool import ConnectionPool
+from syncline.http.rate_limits import remaining_calls
 from syncline.http.resolution import is_numeric, numeric_host
 from syncline.offload import SMALL_BYTES
 
@@ -30,6 +32,7 @@ FRAMING = frozenset(
     {"connection", "content-length", "expect", "keep-alive", "proxy-connection", "trailer",
      "transfer-encoding", "upgrade"}
 )  # fmt: skip
+LONGEST_HOLD_SECONDS = 1.0  # from when a call is taken out of a budget until it is sent
 LARGE_BODY = 1_000_000  # the library sends bytes at once, and larger bodies in pieces
 
 
@@ -57,11 +60,12 @@ class Bounds(NamedTuple):
 class Sender:
     """Sends the requests of one client, over the pool of its environment or over its own."""
 
-    __slots__ = ("_environment", "_own_pool", "_provider_slug", "_session")
+    __slots__ = ("_environment", "_own_pool", "_provider_slug", "_session", "_spender")
 
-    def __init__(self, environment: HttpEnvironment, provider_slug: str) -> None:
+    def __init__(self, environment: HttpEnvironment, spender: Spender) -> None:
         self._environment = environment
-        self._provider_slug = provider_slug
+        self._spender = spender
+        self._provider_slug = spender.provider_slug
         self._own_pool: ConnectionPool | None = None
         self._session: ClientSession | None = None
 
@@ -77,6 +81,30 @@ class Sender:
         check_url(request.url, allow_private=environment.allow_private)
         if environment.closed is not None:
             await environment.closed.wait(self._provider_slug)
+        budgets = environment.budgets
+        if budgets is not None and budgets.applies_to(self._provider_slug):
+            return await self._send_budgeted(request, bounds, scrub, budgets)
+        return await self._send(request, bounds, scrub)
+
+    async def _send_budgeted(
+        self, request: Request, bounds: Bounds, scrub: Callable[[str], str], budgets: CallBudgets
+    ) -> Response:
+        """Send a request once there is room for it, and learn what the provider has left."""
+        await budgets.take(self._spender)
+        most = self._environment.limits.connections_per_origin
+        turns = budgets.connections
+        async with turns.take(request.url.origin, most, bounds.deadline) as waited:
+            if waited > LONGEST_HOLD_SECONDS:  # the call that was taken has lapsed
+                await budgets.take(self._spender)
+            response = await self._send(request, bounds, scrub)
+        if (left := remaining_calls(response.headers, now=host_time())) is not None:
+            budgets.learn(self._spender, left)
+        return response
+
+    async def _send(
+        self, request: Request, bounds: Bounds, scrub: Callable[[str], str]
+    ) -> Response:
+        environment = self._environment
         if environment.on_exchange is not None:
             return await self._send_reporting(request, bounds, scrub)
         with environment.telemetry.request(

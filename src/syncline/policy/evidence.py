@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.model import ConnectionStatus, Worker
+from syncline.policy.budgets import Shortage
 from syncline.policy.caps import Cap
 from syncline.policy.gates import Gate
 from syncline.policy.shares import TenantShare
@@ -57,6 +58,7 @@ class PendingJob:
     slot_at: datetime | None
     lease_expires_at: datetime | None
     error: Any
+    deferred_until: datetime | None = None
 
     @property
     def due_at(self) -> datetime:
@@ -107,6 +109,7 @@ class Evidence:
     gate: Gate | None = None  # of the provider, if it is shut
     full_caps: tuple[Cap, ...] = ()  # that its jobs are under
     share: TenantShare | None = None  # if the tenant asks for more than its share
+    shortage: Shortage | None = None  # of a budget that has no room for its calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,8 @@ def _as_json(value: Any) -> Any:
         return rfc3339(value)
     if isinstance(value, UUID):
         return str(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     if isinstance(value, tuple):
         return [_as_json(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):

@@ -139,7 +139,7 @@ def _judge_unplanned(evidence: Evidence) -> Cause:
 
 def _judge_queued(evidence: Evidence, job: PendingJob, blocking: Sequence[PendingJob]) -> Cause:
     now = evidence.now
-    if (cause := _judge_gate(evidence, job)) is not None:
+    if (cause := _judge_gate(evidence, job) or _judge_budget(evidence, job)) is not None:
         return cause
     if job.retry_after is not None and job.retry_after > now:
         return _judge_backoff(evidence, job, job.retry_after)
@@ -208,6 +208,31 @@ def _judge_share(evidence: Evidence, job: PendingJob) -> Cause | None:
         )
         return Cause(Reason.FAIR_SHARE, shown, job.due_at, waits_for_job=job.id)
     return None
+
+
+def _judge_budget(evidence: Evidence, job: PendingJob) -> Cause | None:
+    """Return which budget has no room for the job's calls, if that keeps it from starting."""
+    now, short = evidence.now, evidence.shortage
+    is_put_off = job.retry_after is not None and job.retry_after == job.deferred_until
+    if job.scheduled_at > now or not (is_put_off or job.due_at <= now):
+        return None
+    waits = job.retry_after if is_put_off and job.due_at > now else None
+    if short is None and waits is None:
+        return None
+    if short is None:
+        shown, until = "its provider could not be called", waits
+    else:
+        shown = f"the budget {short.scope!r} ({short.calls} calls in {span(short.per)}) is used up"
+        until = max(short.room_at, waits or short.room_at)
+    assert until is not None
+    return Cause(
+        Reason.BUDGET,
+        f"Job {job.id} waits, because {shown}. There is room {_moment(until, now)}. It has lost no "
+        "attempt.",
+        job.due_at,
+        waits_until=until,
+        waits_for_job=job.id,
+    )
 
 
 def _judge_stopping(evidence: Evidence, job: PendingJob, stopping: StoppingJob) -> Cause:

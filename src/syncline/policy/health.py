@@ -1,33 +1,126 @@
-"""How well a provider is doing, decided from counts alone."""
+"""How well a provider is doing: judged by the attempts that ended lately (R1)."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
 
+from syncline.policy.figures import SUCCEEDED, Figures, Span, Tally, sum_by_provider, sum_by_time
+from syncline.policy.gates import Gate
+
 RATE_LIMITED_SHARE = 50  # rate_limited once 1 in 50 connections waits at the provider's request
+FAILING_SHARE = 0.5
+ENOUGH_ATTEMPTS = 5  # fewer say little: then a longer time counts
+LATELY = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=24))
 
 
 class Health(StrEnum):
     OK = "ok"
     FAILING = "failing"
     RATE_LIMITED = "rate_limited"
+    DOWN = "down"  # taken for down: nothing of it starts but a probe
+    PAUSED = "paused"  # by a person
     UNKNOWN = "unknown"  # no live worker has its connector
 
 
 @dataclass(frozen=True, slots=True)
+class Recent:
+    """The attempts of a provider that ended within this time; `failing_since` if most fail."""
+
+    within: timedelta = LATELY[0]
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    failing_since: datetime | None = None
+
+    @property
+    def attempts(self) -> int:
+        return sum(self.outcomes.values())
+
+    @property
+    def failures(self) -> int:
+        return self.attempts - self.outcomes.get(SUCCEEDED, 0)
+
+    @property
+    def failing_share(self) -> float:
+        return self.failures / self.attempts if self.attempts else 0.0
+
+    @property
+    def commonest_error(self) -> str | None:
+        """Return the class of most of the failures."""
+        failed = Counter({name: n for name, n in self.outcomes.items() if name != SUCCEEDED})
+        return failed.most_common(1)[0][0] if failed else None
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderCounts:
-    """What health is judged by; `succeeded` and `failed` are outcomes of recent jobs."""
+    """What health is judged by, beside the attempts that ended lately."""
 
     workers: int
     connections: int
-    rate_limited: int
-    succeeded: int
-    failed: int
+    rate_limited: int  # jobs that wait because the provider asked for it
 
 
-def judge_health(counts: ProviderCounts) -> Health:
-    """Return the first of these that holds: unknown, rate_limited, failing, ok."""
+def judge_health(
+    counts: ProviderCounts, recent: Recent, gate: Gate | None, now: datetime
+) -> Health:
+    """Return the first that holds: unknown, paused, down, rate_limited, failing, ok."""
     if not counts.workers:
         return Health.UNKNOWN
-    if counts.rate_limited * RATE_LIMITED_SHARE >= max(counts.connections, 1):
+    if gate is not None and gate.paused_at is not None:
+        return Health.PAUSED
+    if gate is not None and gate.opened_at is not None:
+        return Health.DOWN
+    is_closed = gate is not None and gate.is_closed(now)
+    if is_closed or counts.rate_limited * RATE_LIMITED_SHARE >= max(counts.connections, 1):
         return Health.RATE_LIMITED
-    return Health.FAILING if counts.failed > counts.succeeded else Health.OK
+    return Health.FAILING if _is_failing(recent.attempts, recent.failures) else Health.OK
+
+
+def _is_failing(attempts: int, failures: int) -> bool:
+    return attempts > 0 and failures > FAILING_SHARE * attempts
+
+
+def judge_recent(
+    minutes: Sequence[Figures], hours: Sequence[Figures], now: datetime
+) -> dict[str, Recent]:
+    """Return the recent attempts of each provider.
+
+    `minutes` are those of the last hour, `hours` those of the last day. The ten minutes before now
+    count, or a longer time if they have few attempts.
+    """
+    found = {}
+    for slug in sorted({one.provider_slug for one in (*minutes, *hours)}):
+        own_minutes = [one for one in minutes if one.provider_slug == slug]
+        own_hours = [one for one in hours if one.provider_slug == slug]
+        found[slug] = _judge_one(own_minutes, own_hours, now)
+    return found
+
+
+def _judge_one(minutes: Sequence[Figures], hours: Sequence[Figures], now: datetime) -> Recent:
+    within, tally = LATELY[-1], Tally()
+    for within, figures in zip(LATELY, (minutes, minutes, hours), strict=True):
+        tally = _sum(one for one in figures if one.starts_at > now - within)
+        if tally.attempts >= ENOUGH_ATTEMPTS:
+            break
+    if not _is_failing(tally.attempts, tally.failures):
+        return Recent(within, dict(tally.outcomes))
+    since = _failing_since(minutes, Span.MINUTE)
+    earlier = [one for one in hours if since is None or one.starts_at < since - LATELY[1]]
+    return Recent(within, dict(tally.outcomes), _failing_since(earlier, Span.HOUR) or since)
+
+
+def _sum(figures: Iterable[Figures]) -> Tally:
+    total = Tally()
+    for tally in sum_by_provider(figures).values():
+        total.add(tally)
+    return total
+
+
+def _failing_since(figures: Sequence[Figures], span: Span) -> datetime | None:
+    """Return the first of the latest times in all of which most attempts failed."""
+    since = None
+    for at, tally in sorted(sum_by_time(figures, span).items(), reverse=True):
+        if tally.attempts and not _is_failing(tally.attempts, tally.failures):
+            break
+        since = at if tally.attempts else since
+    return since

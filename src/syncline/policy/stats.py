@@ -10,12 +10,15 @@ from typing import Any
 from uuid import UUID
 
 from syncline.model import Worker, WorkerStatus
+from syncline.policy.budgets import BudgetUse
 from syncline.policy.caps import CapUse
+from syncline.policy.figures import Point
 from syncline.policy.gates import Gate
-from syncline.policy.health import Health
+from syncline.policy.health import Health, Recent
+from syncline.text import rfc3339
 
 BACKOFF = "backoff"
-SUCCEEDED = "succeeded"
+UNWELL = {Health.FAILING, Health.RATE_LIMITED, Health.DOWN, Health.PAUSED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class ProviderStats:
-    """One provider. `outcomes` counts recent jobs: `succeeded`, and failures by error class.
+    """One provider, and the attempts of it that ended lately.
 
     `failures` counts by error class what failed for good within the last hour, or is in backoff.
     """
@@ -94,18 +97,49 @@ class ProviderStats:
     workers: int
     connections: Mapping[str, int]
     queue: QueueStats
-    outcomes: Mapping[str, int]
+    recent: Recent
     failures: Mapping[str, int]
     gate: Gate | None = None  # why its jobs may not start, if that is so
     caps: Sequence[CapUse] = ()  # at this provider; only operators see them
+    budgets: tuple[BudgetUse, ...] = ()  # that its calls count in; only operators see them
+    affected: "Affected | None" = None  # who waits, if it is not well
 
     @property
-    def succeeded(self) -> int:
-        return self.outcomes.get(SUCCEEDED, 0)
+    def is_unwell(self) -> bool:
+        return self.health in UNWELL
 
-    @property
-    def failed(self) -> int:
-        return sum(self.outcomes.values()) - self.succeeded
+
+def provider_trouble(one: ProviderStats) -> str:
+    """Return what is wrong with a provider, since when, and whom it affects."""
+    recent, gate, since = one.recent, one.gate, one.recent.failing_since
+    if one.health is Health.PAUSED and gate is not None and gate.paused_at is not None:
+        told, since = "paused by a person", gate.paused_at
+    elif one.health is Health.DOWN and gate is not None and gate.opened_at is not None:
+        told, since = "does not answer", gate.opened_at
+    elif one.health is Health.RATE_LIMITED:
+        told = "limits us"
+    else:
+        told = f"{recent.failing_share:.0%} of its attempts fail"
+    parts = [told + (f" since {rfc3339(since)}" if since is not None else "")]
+    if recent.commonest_error is not None and one.health is not Health.PAUSED:
+        parts.append(f"mostly {recent.commonest_error}")
+    if one.affected is not None:
+        least = "at least " if one.affected.is_bounded else ""
+        connections, tenants = one.affected.connections, one.affected.tenants
+        parts.append(
+            f"{least}{connections:,} connection{'' if connections == 1 else 's'}"
+            f" of {tenants:,} tenant{'' if tenants == 1 else 's'} wait"
+        )
+    return "; ".join(parts) + "."
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """How many connections of how many tenants wait; at least so many if `is_bounded`."""
+
+    connections: int
+    tenants: int
+    is_bounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +183,15 @@ class Overview:
     now: datetime
     counts: Counts
     queues: Mapping[str, QueueStats]
-    outcomes: Mapping[str, Mapping[str, int]]
+    recent: Mapping[str, Recent]
     failed: Mapping[str, Mapping[str, int]]
     troubles: Sequence[Trouble]
     workers: Sequence[Worker]
+
+    @property
+    def outcomes(self) -> dict[str, Mapping[str, int]]:
+        """Return how the attempts of each provider ended that ended lately."""
+        return {slug: one.outcomes for slug, one in self.recent.items()}
 
     @property
     def queue(self) -> QueueStats:
@@ -242,12 +281,12 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True)
-class Minute:
-    """Jobs made, by outcome, and signals stored in one minute; each count may end at a bound."""
+class History:
+    """What happened over a period, the oldest point first."""
 
-    at: datetime
-    jobs: Mapping[str, int]
-    signals: int
+    now: datetime
+    period: str
+    points: Sequence[Point]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """`Connector`, the class that connector authors extend."""
 
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from syncline.children.limits import ChildLimits
 from syncline.model import Connection, SyncResult
+from syncline.sdk.limits import Limit
 
 if TYPE_CHECKING:  # importing it takes 0.1 s, and many connectors never use it
     from syncline.http import Authentication, BlockingHttpClient, HttpClient, HttpEnvironment
@@ -32,6 +33,7 @@ class Connector:
     provider: str = ""
     local: ClassVar[bool] = False  # set True if it runs a program or reads files of this host
     runs_programs: ClassVar[bool] = False  # set True if runs start programs, which need cores
+    limits: ClassVar[Sequence[Limit]] = ()  # of the provider; operators can set others
     settings_name: ClassVar[str | None] = None  # the settings component passed to `configure`
     # The engine sets these before the first run.
     http_environment: "HttpEnvironment | None" = None
@@ -79,10 +81,11 @@ class Connector:
         and may return an error to raise instead of the usual one.
         """
         from syncline.http import HttpClient, HttpEnvironment
+        from syncline.http.budgets import Spender
 
         return HttpClient(
             self.http_environment or HttpEnvironment(),
-            provider_slug=connection.provider_slug,
+            spender=Spender(connection.provider_slug, connection.tenant_id, connection.id),
             credentials=connection.credentials,
             base_url=base_url,
             headers=headers,

@@ -1,18 +1,20 @@
 """Why a connection is, or is not, running: read the evidence, then decide."""
 
 from dataclasses import replace
+from datetime import datetime
 from uuid import UUID
 
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER
 from syncline.errors import NotFound
+from syncline.policy.budgets import Shortage, by_provider, find_shortage, in_force
 from syncline.policy.evidence import Evidence, Explanation
 from syncline.policy.explain import explain
-from syncline.policy.schedule import next_slot_at, read_sync
+from syncline.policy.schedule import Candidate, next_slot_at, read_sync
 from syncline.services.base import BaseService
 from syncline.store.checks import explain as evidence
 from syncline.store.data import workers
 from syncline.store.pool import Transaction
-from syncline.store.queue import caps, gates
+from syncline.store.queue import budgets, caps, gates
 
 
 class Explanations(BaseService):
@@ -61,6 +63,7 @@ class Explanations(BaseService):
             lookahead=settings.scheduler.lookahead,
             flight_by_type=settings.executor.single_flight == "job_type",
             gate=await gates.read_one(tx, seen.candidate.provider_slug),
+            shortage=await _find_shortage(tx, seen.candidate, now),
         )
 
 
@@ -74,3 +77,14 @@ async def _with_shares(tx: Transaction, evidence: Evidence) -> Evidence:
         full_caps=tuple(use.cap for use in uses if use.is_full),
         share=next((share for share in shares if share.is_heavy(evidence.now)), None),
     )
+
+
+async def _find_shortage(tx: Transaction, candidate: Candidate, now: datetime) -> Shortage | None:
+    """Return the budget that has no room for the connection's calls, if there is one."""
+    found, _ = await budgets.read(tx)
+    own = by_provider(in_force(found)).get(candidate.provider_slug, ())
+    if not own:
+        return None
+    tenant, id_ = candidate.tenant_id, candidate.connection_id
+    members = [(one.scope, one.member(tenant, id_)) for one in own]
+    return find_shortage(own, await budgets.read_buckets(tx, members), now)

@@ -11,13 +11,16 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from syncline.engine.upkeep.heartbeat import DEAD_AFTER
+from syncline.errors import Invalid
 from syncline.model import Job, Worker, WorkerStatus
+from syncline.policy.budgets import BudgetUse, by_provider, describe_uses, in_force
+from syncline.policy.figures import PERIODS, Span, chart, start_of
 from syncline.policy.freshness import Freshness, judge_freshness
-from syncline.policy.health import ProviderCounts, judge_health
+from syncline.policy.gates import Gate
+from syncline.policy.health import ProviderCounts, Recent, judge_health, judge_recent
 from syncline.policy.stats import (
-    SUCCEEDED,
     Activity,
-    Minute,
+    History,
     Overview,
     Providers,
     ProviderStats,
@@ -30,13 +33,10 @@ from syncline.store.data import workers
 from syncline.store.listings import details
 from syncline.store.listings.details import Lease
 from syncline.store.pool import Transaction
-from syncline.store.queue import caps, gates
-from syncline.store.stats import activity, counts, freshness, providers, queue, troubles
+from syncline.store.queue import budgets, caps, gates
+from syncline.store.stats import activity, counts, figures, freshness, providers, queue, troubles
 
-MINUTE = timedelta(minutes=1)
-MINUTES_SHOWN = 30
-MINUTES_MOVING = 3  # outcomes of jobs made within these minutes are read again
-MOST_A_MINUTE = 20_000
+HOUR, DAY = timedelta(hours=1), timedelta(hours=24)
 FAILED_WITHIN = timedelta(hours=1)
 ALL_TIME = timedelta(days=36_500)
 TENANTS_OFFERED = 200
@@ -44,8 +44,6 @@ LEASES_SHOWN = 100
 
 
 class Stats(BaseService):
-    _past_minutes: Mapping[datetime, Minute] = {}
-
     async def overview(self, *, tenant_id: str | None = None, limit: int = 8) -> Overview:
         """Return counts, queues, outcomes, workers, and up to `limit` troubles of each sort."""
 
@@ -68,14 +66,23 @@ class Stats(BaseService):
             if tenant_id is None:
                 slugs |= {slug for worker in seen.alive for slug in worker.providers}
             shut = {gate.provider_slug: gate for gate in await gates.read(tx)}
-            uses = await caps.read_uses(tx) if tenant_id is None else []
+            capped = await caps.read_uses(tx) if tenant_id is None else []
+            uses = await _read_uses(tx, seen.now) if tenant_id is None else {}
+            items = [
+                _provider_stats(slug, seen, connections.by_provider.get(slug, {}), shut.get(slug))
+                for slug in sorted(slugs)
+            ]
+            unwell = [one.provider_slug for one in items if one.is_unwell]
+            affected = await providers.count_affected(tx, tenant_id, unwell)
             items = [
                 replace(
-                    _provider_stats(slug, seen, connections.by_provider.get(slug, {})),
-                    gate=shut.get(slug),
-                    caps=[use for use in uses if use.cap.provider_slug == slug],
+                    one,
+                    affected=affected.get(slug),
+                    budgets=uses.get(slug, ()),
+                    caps=[use for use in capped if use.cap.provider_slug == slug],
                 )
-                for slug in sorted(slugs)
+                for one in items
+                for slug in (one.provider_slug,)
             ]
             return Providers(seen.now, items, connections.kind)
 
@@ -104,11 +111,17 @@ class Stats(BaseService):
 
         return await self._pool.reading(read)
 
-    async def minutes(self) -> Sequence[Minute]:
-        """Return the last minutes, the oldest first; minutes long past are counted once."""
+    async def history(self, period: str = "1h", *, provider_slug: str | None = None) -> History:
+        """Return what happened over a period: 1h, 24h, 7d or 90d."""
+        chosen = PERIODS.get(period)
+        if chosen is None:
+            raise Invalid("period", f"must be one of {', '.join(PERIODS)}")
 
-        async def read(tx: Transaction) -> Sequence[Minute]:
-            return await self._read_minutes(tx, await self._clock.now(tx))
+        async def read(tx: Transaction) -> History:
+            now = await self._clock.now(tx)
+            since = start_of(chosen.span, now - chosen.length)
+            found = await figures.read(tx, chosen.span, since=since, provider_slug=provider_slug)
+            return History(now, period, chart(found, chosen, now))
 
         return await self._pool.reading(read)
 
@@ -157,47 +170,46 @@ class Stats(BaseService):
 
     async def _read_overview(self, tx: Transaction, tenant_id: str | None, limit: int) -> Overview:
         now = await self._clock.now(tx)
-        kept = self._settings.retention.empty_jobs or ALL_TIME
         return Overview(
             now=now,
             counts=await counts.read_counts(tx, tenant_id),
             queues=await queue.read_queues(tx, tenant_id, now=now),
-            outcomes=await providers.count_outcomes(tx, tenant_id, since=now - kept),
+            recent=await self._read_recent(tx, tenant_id, now),
             failed=await providers.count_failed(tx, tenant_id, since=now - FAILED_WITHIN),
             troubles=await troubles.list_troubles(tx, tenant_id, limit=limit),
             workers=await workers.list_all(tx, silent_since=now - DEAD_AFTER),
         )
 
-    async def _read_minutes(self, tx: Transaction, now: datetime) -> builtins.list[Minute]:
-        last = now.replace(second=0, microsecond=0)
-        shown = [last - place * MINUTE for place in reversed(range(MINUTES_SHOWN))]
-        spans = [(at, at + MINUTE) for at in shown if at not in self._past_minutes]
-        jobs = await activity.count_jobs_made(tx, spans, limit=MOST_A_MINUTE)
-        signals = await activity.count_signals_stored(tx, spans, limit=MOST_A_MINUTE)
-        by_minute = {at: self._past_minutes[at] for at in shown if at in self._past_minutes}
-        for (at, _), made, stored in zip(spans, jobs, signals, strict=True):
-            by_minute[at] = Minute(at, made, stored)
-        settled = now - MINUTES_MOVING * MINUTE
-        self._past_minutes = {at: minute for at, minute in by_minute.items() if at < settled}
-        return [by_minute[at] for at in shown]
+    async def _read_recent(
+        self, tx: Transaction, tenant_id: str | None, now: datetime
+    ) -> Mapping[str, Recent]:
+        """Return the attempts that ended lately; of one tenant, those of its latest jobs."""
+        if tenant_id is None:
+            minutes = await figures.read(tx, Span.MINUTE, since=now - HOUR)
+            hours = await figures.read(tx, Span.HOUR, since=start_of(Span.HOUR, now - DAY))
+            return judge_recent(minutes, hours, now)
+        kept = self._settings.retention.empty_jobs or ALL_TIME
+        found = await providers.count_outcomes(tx, tenant_id, since=now - min(kept, DAY))
+        return {slug: Recent(DAY, outcomes) for slug, outcomes in found.items()}
 
 
-def _provider_stats(slug: str, seen: Overview, connections: Mapping[str, int]) -> ProviderStats:
+async def _read_uses(tx: Transaction, now: datetime) -> dict[str, tuple[BudgetUse, ...]]:
+    """Return the budgets of each provider, and how much of them is used."""
+    found, shared = await budgets.read(tx)
+    own = by_provider(in_force(found))
+    return {slug: describe_uses(ones, shared, now) for slug, ones in own.items()}
+
+
+def _provider_stats(
+    slug: str, seen: Overview, connections: Mapping[str, int], gate: Gate | None
+) -> ProviderStats:
     waiting = seen.queues.get(slug) or QueueStats(slug)
-    outcomes = seen.outcomes.get(slug, {})
+    recent = seen.recent.get(slug) or Recent()
     able = count_workers(seen.workers, slug)
-    succeeded = outcomes.get(SUCCEEDED, 0)
-    health = judge_health(
-        ProviderCounts(
-            workers=able,
-            connections=sum(connections.values()),
-            rate_limited=waiting.rate_limited,
-            succeeded=succeeded,
-            failed=sum(outcomes.values()) - succeeded,
-        )
-    )
+    counts = ProviderCounts(able, sum(connections.values()), waiting.rate_limited)
+    health = judge_health(counts, recent, gate, seen.now)
     failures = failures_by_class(waiting, seen.failed.get(slug, {}))
-    return ProviderStats(slug, health, able, connections, waiting, outcomes, failures)
+    return ProviderStats(slug, health, able, connections, waiting, recent, failures, gate)
 
 
 def count_workers(found: Iterable[Worker], slug: str) -> int:

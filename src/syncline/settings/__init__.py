@@ -30,7 +30,13 @@ from syncline.sdk.page import PageLimits
 from syncline.settings import checks
 from syncline.settings.git import GitSettings
 from syncline.settings.http import HttpSettings, ProviderSlugs
-from syncline.settings.limits import BreakerSettings, FairnessSettings, RateLimitSettings
+from syncline.settings.limits import (
+    BreakerSettings,
+    BudgetSettings,
+    FairnessSettings,
+    RateLimitSettings,
+    check_scopes,
+)
 from syncline.settings.secret_files import secrets_from_files
 
 TOML_FILE = "syncline.toml"
@@ -294,6 +300,9 @@ class Settings(BaseSettings):
     rate_limit: RateLimitSettings = RateLimitSettings()
     breaker: BreakerSettings = BreakerSettings()
     fairness: FairnessSettings = FairnessSettings()
+    budgets: Annotated[list[BudgetSettings], AfterValidator(check_scopes)] = Field(
+        default_factory=list, description="How many calls may be made, by all processes together."
+    )
     http: HttpSettings = HttpSettings()
     foreign: ForeignSettings = ForeignSettings()
     git: GitSettings = GitSettings()

@@ -1,11 +1,13 @@
 """How long failed jobs wait, and when a provider is left alone."""
 
 from datetime import timedelta
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from syncline.policy.backoff import Backoff
 from syncline.policy.breaker import BreakerRules
+from syncline.policy.budgets import Budget, Source, check, read_span
 from syncline.settings import checks
 
 
@@ -80,6 +82,41 @@ class FairnessSettings(checks.Component):
     enabled: bool = Field(
         True, description="Whether tenants that ask for more than their share yield to the others."
     )
+
+
+class BudgetSettings(checks.Component):
+    """How many calls may be made in any span of time, by all processes together."""
+
+    scope: str = Field(description="Its name; with {tenant} or {connection}, one for each.")
+    calls: int | Literal["unlimited"] = Field(description="Most calls in any such span.")
+    per: str | float = Field(description='The span: "1h", "15m", "60s" or seconds.')
+    burst: int | None = Field(
+        None, description="Most calls at once. Default: a hundredth of the calls."
+    )
+    providers: list[str] = Field(
+        default_factory=list,
+        description="Whose calls count. Default: the provider that the scope names.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check(self.budget)
+        return self
+
+    @property
+    def budget(self) -> Budget:
+        calls = None if self.calls == "unlimited" else self.calls
+        per, providers = read_span(self.per), tuple(self.providers)
+        return Budget(self.scope, calls, per, self.burst, providers, Source.SETTINGS)
+
+
+def check_scopes(budgets: list[BudgetSettings]) -> list[BudgetSettings]:
+    """Refuse two budgets of the same scope: nobody could tell which one counts."""
+    scopes = [budget.scope for budget in budgets]
+    for scope in scopes:
+        if scopes.count(scope) > 1:
+            raise ValueError(f"the scope {scope!r} has two budgets; give each its own scope")
+    return budgets
 
 
 def _first(own: float | None, inherited: float) -> float:

@@ -24,6 +24,12 @@ OWN_TENANT = (
     f"CASE {TENANT} WHEN '{EVERY_TENANT}' THEN true WHEN tenant_id THEN true ELSE false END"
 )
 ANY_TENANT = f"{TENANT} <> ''"
+# A bucket belongs to everybody, to a tenant by its name, or to a connection by its id.
+OWN_BUCKET = (
+    f"CASE {TENANT} WHEN '' THEN false WHEN '{EVERY_TENANT}' THEN true WHEN member THEN true"
+    " ELSE member = '' OR member ~ '^[0-9a-f-]{36}$' END"
+)
+OPERATORS = f"{TENANT} = '{EVERY_TENANT}'"
 EVERYBODY, REQUESTS = "everybody", "requests"  # the two policies of each table
 
 
@@ -48,6 +54,10 @@ TABLES = (
     Table("schedulers", ("SELECT",), ANY_TENANT),
     Table("workers", ("SELECT",), ANY_TENANT),
     Table("gates", ("SELECT",), ANY_TENANT),
+    Table("budgets", ("SELECT",), ANY_TENANT),
+    Table("budget_buckets", ("SELECT",), OWN_BUCKET),
+    Table("figures", ("SELECT",), OPERATORS),
+    Table("figure_reports", ("SELECT",), OPERATORS),
 )
 
 

@@ -22,6 +22,8 @@ from syncline.policy.schedule import RunPlan
 from syncline.redaction import mask_secrets
 from syncline.telemetry import metrics
 from syncline.telemetry.api import ApiTelemetry
+from syncline.telemetry.budgets import BudgetTelemetry
+from syncline.telemetry.figures import FigureBook
 from syncline.telemetry.http import ConnectorHttpTelemetry
 from syncline.telemetry.log import TRACEBACK, Fields, StructuredLog, current_span
 from syncline.telemetry.upkeep import UpkeepTelemetry
@@ -81,7 +83,9 @@ class Telemetry:
         self._scheduler = metrics.SchedulerMetrics(define, tenant_label=tenant_label)
         self._executor = metrics.ExecutorMetrics(define)
         self._shares = metrics.ShareMetrics(define)
+        self.figures = FigureBook(self._executor)
         self.upkeep = UpkeepTelemetry(define, self._log, self._providers)
+        self.budgets = BudgetTelemetry(define, self._log)
         self.http = ConnectorHttpTelemetry(define, self._tracer, cell)
         self.api = ApiTelemetry(define, self._log)
         self._logged_errors: dict[tuple[str, str], LoggedError] = {}

@@ -11,12 +11,12 @@ from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 
+from syncline.policy.figures import DELAY_SECONDS, DURATION_SECONDS
+
 TICK_MILLISECONDS = (1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 60_000, 300_000)
 JITTER_SECONDS = (1, 5, 10, 30, 60, 90, 120, 150, 180, 300, 600, 1800, 3600, 10_800, 86_400)
-DELAY_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 21_600)
 LATENESS_SECONDS = (1, 5, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 10_800, 43_200, 86_400)
 FRESHNESS_SECONDS = (60, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400, 259_200, 604_800)
-RUN_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600)
 BACKOFF_SECONDS = (1, 5, 10, 20, 40, 80, 160, 320, 640, 1000, 3600, 21_600, 86_400)
 SLUG = "provider_slug"
 BEYOND_LIMIT = "_other"
@@ -119,7 +119,7 @@ class ExecutorMetrics:
             "sync_executor_lateness_seconds", "From slot to start.", LATENESS_SECONDS, SLUG
         )
         self.run = histogram(
-            "sync_executor_run_seconds", "Duration of runs.", RUN_SECONDS, SLUG, "outcome"
+            "sync_executor_run_seconds", "Duration of runs.", DURATION_SECONDS, SLUG, "outcome"
         )
         self.backoff = histogram(
             "sync_executor_backoff_seconds", "Wait after a failure.", BACKOFF_SECONDS, SLUG

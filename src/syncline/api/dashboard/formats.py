@@ -42,6 +42,17 @@ def hour(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%H:%M")
 
 
+def moment(time: datetime) -> str:
+    """Return the start of a minute, an hour or a day."""
+    shown = time.astimezone(UTC)
+    return shown.strftime("%Y-%m-%d" if shown.hour == shown.minute == 0 else "%m-%d %H:%M")
+
+
+def seconds(duration: float) -> str:
+    """Return a short duration with at most three digits."""
+    return f"{duration * 1000:.3g} ms" if duration < 0.9995 else f"{duration:.3g} s"
+
+
 def length(seconds: float) -> str:
     """Return a duration in the largest unit that divides it."""
     size, unit = next((entry for entry in LENGTHS if seconds % entry[0] == 0), (1, "s"))

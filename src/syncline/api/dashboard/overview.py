@@ -1,27 +1,43 @@
 """The pages about everything at once: overview, providers, workers."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 
 from syncline.api.dashboard.charts import Chart, Entry, stack
-from syncline.api.dashboard.formats import hour, number
+from syncline.api.dashboard.formats import moment, number, seconds
 from syncline.api.dashboard.renderer import CurrentDashboard, PageRoute
 from syncline.api.login import ViewingOperator
-from syncline.policy.stats import Minute, Overview, failures_by_class, sum_counts
-from syncline.services.stats import MOST_A_MINUTE
+from syncline.policy.figures import PERIODS, SUCCEEDED, Point
+from syncline.policy.stats import History, Overview, failures_by_class, sum_counts
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
-OUTCOMES = {"good": "succeeded", "bad": "failed or to be retried", "open": "waiting or running"}
+OUTCOMES = {"good": "succeeded", "open": "rate limited", "bad": "failed, or to be retried"}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A chart with its title, the meaning of its colours, and what its top stands for."""
+
+    name: str
+    title: str
+    keys: Mapping[str, str]
+    chart: Chart
+    top: str
 
 
 @router.get("/")
 async def overview(
-    request: Request, viewer: ViewingOperator, dashboard: CurrentDashboard
+    request: Request,
+    viewer: ViewingOperator,
+    dashboard: CurrentDashboard,
+    period: Literal["1h", "24h", "7d", "90d"] = "1h",
 ) -> Response:
-    """Return the overview."""
-    seen, minutes = await dashboard.overview.get(), await dashboard.minutes.get()
+    """Return the overview, with charts of this period."""
+    seen, history = await dashboard.overview.get(), await dashboard.history[period].get()
     return dashboard.render(
         "overview.html",
         request,
@@ -30,10 +46,10 @@ async def overview(
         seen=seen,
         fresh=await dashboard.freshness.get(),
         ill=await request.app.state.engine.health(),
-        minutes=minutes,
-        jobs_chart=_jobs_chart(minutes),
-        signals_chart=_signals_chart(minutes),
-        outcomes=OUTCOMES,
+        history=history,
+        periods=list(PERIODS),
+        charts=_charts(history),
+        unwell=[one for one in (await dashboard.providers.get()).items if one.is_unwell],
         queue=seen.queue,
         failures=_failures(seen),
         waiting=[trouble for trouble in seen.troubles if trouble.waits_for_person],
@@ -68,40 +84,89 @@ async def workers(
     )
 
 
-def _jobs_chart(minutes: Sequence[Minute]) -> Chart:
-    return stack(
-        [
-            Entry(_title_of_jobs(minute), {kind: minute.jobs.get(kind, 0) for kind in OUTCOMES})
-            for minute in minutes
-        ]
-    )
-
-
-def _title_of_jobs(minute: Minute) -> str:
-    least = _sign(sum(minute.jobs.values()))
-    counts = [
-        f"{least}{number(minute.jobs[kind])} {outcome}"
-        for kind, outcome in OUTCOMES.items()
-        if minute.jobs.get(kind)
+def _charts(history: History) -> list[Drawing]:
+    """Return the charts of a period: runs, signals, durations, delays and backlog."""
+    points = history.points
+    runs = [{kind: _count(point, kind) for kind in OUTCOMES} for point in points]
+    return [
+        _drawing("runs", "Runs that ended", OUTCOMES, runs, points),
+        _drawing(
+            "signals",
+            "Signals stored",
+            {"signals": "stored"},
+            [{"signals": point.signals} for point in points],
+            points,
+        ),
+        _times(
+            "durations",
+            "Duration",
+            [(one.duration_p50, one.duration_p95) for one in points],
+            points,
+        ),
+        _times(
+            "delays",
+            "From due to start",
+            [(one.delay_p50, one.delay_p95) for one in points],
+            points,
+        ),
+        _drawing(
+            "backlog",
+            "Most jobs due at once",
+            {"open": "due"},
+            [{"open": point.backlog} for point in points],
+            points,
+        ),
     ]
-    return f"{hour(minute.at)}: {', '.join(counts) or 'none'}"
 
 
-def _signals_chart(minutes: Sequence[Minute]) -> Chart:
-    return stack(
-        [
-            Entry(
-                f"{hour(minute.at)}: {_sign(minute.signals)}{number(minute.signals)}",
-                {"signals": minute.signals},
-            )
-            for minute in minutes
-        ]
-    )
+def _count(point: Point, kind: str) -> int:
+    good, limited = point.outcomes.get(SUCCEEDED, 0), point.outcomes.get("RateLimited", 0)
+    counts = {"good": good, "open": limited, "bad": sum(point.outcomes.values()) - good - limited}
+    return counts[kind]
 
 
-def _sign(counted: int) -> str:
-    """Return the sign of a count that reached its bound."""
-    return "≥ " if counted >= MOST_A_MINUTE else ""
+def _drawing(
+    name: str,
+    title: str,
+    keys: Mapping[str, str],
+    values: Sequence[Mapping[str, int]],
+    points: Sequence[Point],
+) -> Drawing:
+    def told(value: Mapping[str, int]) -> str:
+        shown = [f"{number(value[key])} {label}" for key, label in keys.items() if value[key]]
+        return ", ".join(shown) or "none"
+
+    entries = [
+        Entry(f"{moment(point.at)}: {told(value)}", value)
+        for point, value in zip(points, values, strict=True)
+    ]
+    drawn = stack(entries)
+    return Drawing(name, title, keys, drawn, number(drawn.top))
+
+
+def _times(
+    name: str,
+    title: str,
+    values: Sequence[tuple[float | None, float | None]],
+    points: Sequence[Point],
+) -> Drawing:
+    """Return a chart of two percentiles, one on top of the other, in milliseconds."""
+
+    def told(half: float | None, most: float | None) -> str:
+        if half is None or most is None:
+            return "no runs"
+        return f"half within {seconds(half)}, 95 % within {seconds(most)}"
+
+    entries = [
+        Entry(
+            f"{moment(point.at)}: {told(half, most)}",
+            {"good": 1000 * (half or 0), "open": 1000 * ((most or 0) - (half or 0))},
+        )
+        for point, (half, most) in zip(points, values, strict=True)
+    ]
+    drawn = stack(entries)
+    keys = {"good": "half of the runs", "open": "95 %"}
+    return Drawing(name, title, keys, drawn, seconds(drawn.top / 1000))
 
 
 def _failures(seen: Overview) -> list[tuple[str, int]]:

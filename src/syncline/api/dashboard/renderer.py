@@ -1,8 +1,8 @@
 """Renders the templates, caches costly queries for a moment, and turns errors into pages."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import cache
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import cache, partial
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Annotated, Any, Generic, TypeVar
@@ -18,8 +18,9 @@ from syncline.api.login import DatabaseAway, SignInNeeded
 from syncline.api.problems import Problem, problem_of
 from syncline.app import Engine
 from syncline.clock import monotonic
+from syncline.policy.figures import PERIODS
 from syncline.policy.freshness import Freshness
-from syncline.policy.stats import Minute, Overview, Providers
+from syncline.policy.stats import History, Overview, Providers, provider_trouble
 
 T = TypeVar("T")
 OVERVIEW_CACHED_SECONDS = 1.5
@@ -68,9 +69,10 @@ class Dashboard:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.overview: Cached[Overview] = Cached(engine.stats.overview, OVERVIEW_CACHED_SECONDS)
-        self.minutes: Cached[Sequence[Minute]] = Cached(
-            engine.stats.minutes, OVERVIEW_CACHED_SECONDS
-        )
+        self.history: dict[str, Cached[History]] = {
+            period: Cached(partial(engine.stats.history, period), OVERVIEW_CACHED_SECONDS)
+            for period in PERIODS
+        }
         self.freshness: Cached[Freshness] = Cached(engine.stats.freshness, FRESHNESS_CACHED_SECONDS)
         self.providers: Cached[Providers] = Cached(engine.stats.providers, PROVIDERS_CACHED_SECONDS)
         self.tenants: Cached[list[str]] = Cached(engine.stats.tenants, TENANTS_CACHED_SECONDS)
@@ -100,6 +102,7 @@ class Dashboard:
             request,
             status=problem.status,
             title=TITLES.get(problem.slug) or HTTPStatus(problem.status).phrase,
+            is_passing=problem.status >= 500,
             detail=text.shortened(text.one_line(problem.detail), 500),
             viewer=None,
         )
@@ -120,6 +123,7 @@ def _environment() -> Environment:
             if not name.startswith("_") and callable(vars(module)[name]):
                 environment.globals[name] = vars(module)[name]
     environment.globals |= {"navigation": NAVIGATION, "version": version("syncline")}
+    environment.globals["provider_trouble"] = provider_trouble
     return environment
 
 

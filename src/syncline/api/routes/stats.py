@@ -1,12 +1,14 @@
 """`/v1/providers`, `/v1/stats`, `/v1/workers`: how everything is doing."""
 
 from dataclasses import asdict
+from typing import Literal
 
 from fastapi import APIRouter, Request
 
 from syncline.api.auth import CanRead, OperatorCanRead, ScopedRoute, engine_of
 from syncline.api.responses import (
     FreshnessOut,
+    HistoryOut,
     ProviderOut,
     ProvidersOut,
     StatsOut,
@@ -16,7 +18,14 @@ from syncline.api.responses import (
     problems,
 )
 from syncline.policy.freshness import Freshness
-from syncline.policy.stats import Counts, Overview, ProviderStats, QueueStats, sum_counts
+from syncline.policy.stats import (
+    Counts,
+    Overview,
+    ProviderStats,
+    QueueStats,
+    provider_trouble,
+    sum_counts,
+)
 
 router = APIRouter(prefix="/v1", tags=["overview"], route_class=ScopedRoute)
 
@@ -34,6 +43,18 @@ async def get_stats(request: Request, principal: CanRead) -> StatsOut:
     stats = engine_of(request).stats
     seen = await stats.overview(tenant_id=principal.tenant_id)
     return _stats(seen, await stats.freshness(tenant_id=principal.tenant_id))
+
+
+@router.get("/stats/history", responses=problems(422))
+async def get_history(
+    request: Request,
+    principal: OperatorCanRead,  # noqa: ARG001
+    period: Literal["1h", "24h", "7d", "90d"] = "1h",
+    provider: str | None = None,
+) -> HistoryOut:
+    """Return what happened over a period: runs by outcome, signals, durations, delays, backlog."""
+    found = await engine_of(request).stats.history(period, provider_slug=provider)
+    return HistoryOut(**asdict(found))
 
 
 @router.get("/workers", responses=problems())
@@ -56,7 +77,12 @@ def _provider(one: ProviderStats, kind: str) -> ProviderOut:
         backoff=one.queue.backoff,
         rate_limited=one.queue.rate_limited,
         oldest_due_at=one.queue.oldest_due_at,
-        outcomes=dict(one.outcomes),
+        outcomes=dict(one.recent.outcomes),
+        within_seconds=one.recent.within.total_seconds(),
+        failing_since=one.recent.failing_since,
+        trouble=provider_trouble(one) if one.is_unwell else None,
+        affected_connections=one.affected.connections if one.affected else None,
+        affected_tenants=one.affected.tenants if one.affected else None,
         inexact=inexact | _bounded(one.queue, "due", "backoff", "rate_limited"),
     )
 

@@ -43,11 +43,22 @@ def show(context: typer.Context, provider: Slug, json: AsJson = False) -> None:
     gate = next((one for one in found if one.provider_slug == provider), Gate(provider))
     uses = session.call(lambda engine: engine.shares.caps(provider_slug=provider))
     caps = [use.as_json() for use in uses if use.cap.provider_slug == provider]
+    budgets = [
+        budget
+        for budget in session.call(lambda engine: engine.budgets.list())
+        if budget.is_in_force and budget.calls is not None and provider in budget.providers
+    ]
     if json:
-        print_json({**record(gate), "caps": caps})
-    else:
-        shown = ", ".join(_cap(**cap) for cap in caps) or "no cap"
-        print_fields({"State": _state(gate), "Runs at most": shown, **record(gate)})
+        found_budgets = [record(budget) for budget in budgets]
+        print_json({**record(gate), "budgets": found_budgets, "caps": caps})
+        return
+    shown = ", ".join(_cap(**cap) for cap in caps) or "no cap"
+    print_fields({"State": _state(gate), "Runs at most": shown, **record(gate)})
+    for budget in budgets:
+        since = "" if budget.used is None else f" ({budget.used} used)"
+        until = f"; there is room from {budget.room_at}" if budget.room_at else ""
+        per = f"{budget.per_seconds:g} s"
+        say(f"The budget {budget.scope} allows {budget.calls} calls in {per}{since}{until}.")
 
 
 @commands.command(epilog="Example: syncline providers pause github --because 'maintenance'")

@@ -20,7 +20,7 @@ from syncline.cli.views.screen import (
 )
 from syncline.model import Worker
 from syncline.policy.freshness import Freshness
-from syncline.policy.stats import Activity, Figure, Overview, Providers
+from syncline.policy.stats import Activity, Figure, Overview, Providers, provider_trouble
 from syncline.text import duration, error_text, one_line, until
 
 WINDOW = timedelta(seconds=30)
@@ -130,6 +130,9 @@ def _providers(found: Providers) -> Text:
     for number, one in enumerate(found.items):
         line.append(f"{', ' if number else ''}{one_line(one.provider_slug)} ")
         line.append(one.health, style=COLOURS.get(one.health, ""))
+    for one in found.items:
+        if one.is_unwell:
+            line.append(f"\n  {one_line(one.provider_slug)}: {provider_trouble(one)}")
     return line if found.items else line.append("none")
 
 

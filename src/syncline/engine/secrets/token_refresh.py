@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 from syncline.clock import Clock, monotonic, pause
 from syncline.engine.secrets.vault import Vault
 from syncline.errors import Permanent, Transient, Unauthorized
+from syncline.http.budgets import Spender
 from syncline.http.credentials import Credentials, is_expired, is_refreshable
 from syncline.http.environment import HttpEnvironment
 from syncline.store.data import credentials
@@ -146,7 +147,9 @@ class TokenRefresher:
         from syncline.http.oauth import GrantRefused
 
         try:
-            fresh = await self._ask(turn.values, provider_slug, environment)
+            stored = turn.stored
+            spender = Spender(provider_slug, stored.tenant_id, stored.connection_id)
+            fresh = await self._ask(turn.values, spender, environment)
         except GrantRefused as refused:
             return await self._newer_than(turn.stored, lease, str(refused))
         except BaseException:
@@ -157,7 +160,7 @@ class TokenRefresher:
         return await self._newer_than(turn.stored, lease, "the credentials were replaced")
 
     async def _ask(
-        self, values: Mapping[str, Any], provider_slug: str, environment: HttpEnvironment
+        self, values: Mapping[str, Any], spender: Spender, environment: HttpEnvironment
     ) -> dict[str, Any]:
         from syncline.http.auth import Authentication
         from syncline.http.client import HttpClient
@@ -168,7 +171,7 @@ class TokenRefresher:
             raise Permanent("the token_url is not https, so credentials would be sent unencrypted")
         async with HttpClient(
             environment.with_limits(timeout_seconds=CALL_SECONDS),
-            provider_slug=provider_slug,
+            spender=spender,
             credentials=values,
             authentication=Authentication(),
         ) as http:

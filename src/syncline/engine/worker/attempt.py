@@ -9,6 +9,7 @@ from typing import Any
 
 from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.worker.runs import Run
+from syncline.http.budgets import CallBudgets
 from syncline.http.credentials import Credentials
 from syncline.model import Connection, SyncResult
 from syncline.policy.cursor import effective_cursor
@@ -61,11 +62,20 @@ class Caller:
         return not (self.is_coroutine or self.is_stream)
 
 
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What a connection needs for its run: its credentials, and the budgets of its calls."""
+
+    token_refresher: TokenRefresher
+    budgets: CallBudgets
+
+
 async def attempt(
-    caller: Caller, run: Run, checker: "PageChecker", token_refresher: TokenRefresher
+    caller: Caller, run: Run, checker: "PageChecker", preparation: Preparation
 ) -> Page | PageStream:
     """Call the connector; return its checked page, or its stream, or raise its error."""
-    connection = read_claimed_connection(run.claim, token_refresher.open_for_run(run.claim))
+    credentials = preparation.token_refresher.open_for_run(run.claim)
+    connection = read_claimed_connection(run.claim, credentials, preparation.budgets)
     stored = connection.metadata.get("sync")
     cursor = effective_cursor(
         run.claim.job_type,
@@ -116,7 +126,9 @@ class PageChecker:
         return await run.threads.run(partial(read_page, result, cursor=cursor, limits=self._limits))
 
 
-def read_claimed_connection(claim: Claim, credentials: Credentials | None = None) -> Connection:
+def read_claimed_connection(
+    claim: Claim, credentials: Credentials | None = None, budgets: CallBudgets | None = None
+) -> Connection:
     """Return the connection as its connector sees it; bad config or metadata count as empty."""
     config = decode_json(claim.config, where="the connection's config")
     metadata = decode_json(claim.metadata, where="the connection's metadata")
@@ -129,6 +141,7 @@ def read_claimed_connection(claim: Claim, credentials: Credentials | None = None
         config=config if isinstance(config, dict) else {},
         metadata=metadata if isinstance(metadata, dict) else {},
         credentials=credentials,
+        _budgets=budgets,
     )
 
 

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from syncline.clock import Clock, monotonic
 from syncline.engine.context import EngineContext
+from syncline.engine.worker.budgets import Group
 from syncline.engine.worker.fair_claims import FairClaims, Wanted
 from syncline.engine.worker.gatekeeper import Gatekeeper
 from syncline.engine.worker.share_book import ShareBook
@@ -35,6 +36,7 @@ class ClaimedBatch:
     asked_at: float  # by this process's clock; the lease counts from then
     poison_jobs: int
     is_full: bool  # as many as were asked for, or more may be due for another reason
+    is_part: bool = False  # others may be due, although this claim left slots free
 
 
 class Claimer:
@@ -45,6 +47,8 @@ class Claimer:
     ) -> None:
         self._gatekeeper = gatekeeper
         self._fair = FairClaims(context, slots, book)
+        self._budgets = gatekeeper.budgets
+        self._turn = 0  # whose claim comes first, while a budget is short
         self._settings = context.settings.executor
         self._clock = context.clock
         self._telemetry = context.telemetry
@@ -60,14 +64,63 @@ class Claimer:
     ) -> ClaimedBatch:
         """Claim due jobs of providers that may be called, among them one poison job at most."""
         await self._gatekeeper.look(session)
+        await self._budgets.look(session)
         if (batch := await self._claim_probe(session)) is not None:
             return batch
         if (batch := await self._claim_ramping(session, limit)) is not None:
             return batch
         providers = self._gatekeeper.open_among(self._slots.providers)
+        poison_jobs = int(with_poison_job)
+        if short := self._budgets.short_among(providers, limit):
+            return await self._claim_in_turn(session, providers, short, (limit, poison_jobs))
         if not providers:
-            return ClaimedBatch(self._slots, (), uuid4(), monotonic(), 0, is_full=False)
-        return await self._claim_of(session, providers, limit, poison_jobs=int(with_poison_job))
+            return self._nothing()
+        return await self._claim_of(session, providers, limit, poison_jobs=poison_jobs)
+
+    def _nothing(self) -> ClaimedBatch:
+        return ClaimedBatch(self._slots, (), uuid4(), monotonic(), 0, is_full=False)
+
+    async def _claim_in_turn(
+        self,
+        session: SessionLease,
+        providers: Sequence[str],
+        short: Sequence[Group],
+        most: tuple[int, int],
+    ) -> ClaimedBatch:
+        """Claim jobs of providers whose budget is short, or of all others, each in their turn.
+
+        Otherwise those with a budget would take every slot before the others, or the reverse.
+        """
+        limit, poison_jobs = most
+        apart = {slug for group in short for slug in group}
+        turns = [tuple(slug for slug in providers if slug not in apart), *short]
+        for turn in range(self._turn, self._turn + len(turns)):
+            number = turn % len(turns)
+            if number == 0:
+                rest = turns[0]
+                batch = (
+                    await self._claim_of(session, rest, limit, poison_jobs=poison_jobs)
+                    if rest
+                    else self._nothing()
+                )
+            else:
+                batch = await self._claim_short(session, turns[number], limit, poison_jobs)
+            if batch.rows:
+                self._turn = number + 1
+                is_part = len(batch.rows) < limit
+                return replace(batch, is_full=True, is_part=is_part)  # the others were not asked
+        return self._nothing()
+
+    async def _claim_short(
+        self, session: SessionLease, group: Group, limit: int, poison_jobs: int
+    ) -> ClaimedBatch:
+        """Claim as many jobs as their budget has room for."""
+        reserved = await self._budgets.reserve(session, group, limit)
+        if reserved is None:
+            return self._nothing()
+        batch = await self._claim_of(session, group, reserved.jobs, poison_jobs=poison_jobs)
+        await self._budgets.claimed(session, reserved, len(batch.rows))
+        return batch
 
     async def _claim_probe(self, session: SessionLease) -> ClaimedBatch | None:
         """Claim one job of a provider that is down, if it is time to see whether it is up again."""
@@ -87,7 +140,10 @@ class Claimer:
         if taken is None:
             return None
         gate, count = taken
-        batch = await self._claim_of(session, [gate.provider_slug], count)
+        if short := self._budgets.short_among([gate.provider_slug], count):
+            batch = await self._claim_short(session, short[0], count, 0)
+        else:
+            batch = await self._claim_of(session, [gate.provider_slug], count)
         await self._gatekeeper.give_back_starts(session, gate, count - len(batch.rows))
         return replace(batch, is_full=True) if batch.rows else None
 
@@ -195,6 +251,7 @@ class Claimer:
     def look_again(self) -> None:
         """Let the next claim look for everything that is due, however soon it comes."""
         self._gatekeeper.look_again()
+        self._budgets.look_again()
         self._lines.start_over()
         self._ended.look_again()
         self._fair.look_again()

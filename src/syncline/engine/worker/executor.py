@@ -10,7 +10,7 @@ from syncline.clock import monotonic, pause
 from syncline.engine.context import EngineContext
 from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.secrets.vault import trace_without_secrets, without_secrets
-from syncline.engine.worker.attempt import Caller, PageChecker, attempt
+from syncline.engine.worker.attempt import Caller, PageChecker, Preparation, attempt
 from syncline.engine.worker.claimer import ClaimedBatch, Claimer
 from syncline.engine.worker.gatekeeper import Gatekeeper
 from syncline.engine.worker.runs import Run, Runs, safe_seconds
@@ -19,6 +19,7 @@ from syncline.engine.worker.share_book import ShareBook
 from syncline.engine.worker.slots import Slots, make_slots
 from syncline.engine.worker.streams import Streams
 from syncline.errors import ContractError, SyncError, Transient
+from syncline.http.budgets import Spender
 from syncline.policy.concurrency import unsettled_room
 from syncline.policy.outcome import Ending, Interrupted, Raised, Unrun
 from syncline.sdk.connector import Connector
@@ -50,6 +51,7 @@ class Executor:
         self._telemetry = context.telemetry
         self._token_refresher = token_refresher
         self._gatekeeper = gatekeeper
+        self._calls = gatekeeper.budgets.calls
         self._settle_queue = runs.settle_queue
         self._runs = runs
         self._callers = {slug: Caller.of(one) for slug, one in connectors.items()}
@@ -58,6 +60,7 @@ class Executor:
         )
         book = ShareBook(context)
         self._claimers = {slots: Claimer(context, slots, gatekeeper, book) for slots in self.slots}
+        self._preparation = Preparation(token_refresher, self._calls)
         self._checker = PageChecker(self._settings.page_limits)
         self._streams = Streams(context, runs, self._checker)
         self._safe_seconds = safe_seconds(self._settings.lease_seconds)
@@ -138,7 +141,9 @@ class Executor:
             session, self._wanted(slots), with_poison_job=not poison_jobs
         )
         self._unstarted.append(batch)
-        slots.end_claim(is_full=batch.is_full, seconds=monotonic() - batch.asked_at)
+        fills = batch.is_full and not batch.is_part
+        slots.end_claim(is_full=fills, seconds=monotonic() - batch.asked_at)
+        slots.is_more_due = batch.is_full
         self._telemetry.slots_counted(self.limit)
         return batch
 
@@ -167,6 +172,7 @@ class Executor:
         except BaseException as error:
             self._log_unexpected(error, run.claim)
             ending = Raised(without_secrets(error, run.claim.credentials))
+        self._count_calls(run, ending)
         if run.end(ending):  # else it was told to stop, and is settled once it has stopped
             self._settle_queue.put(run)
         self._runs.leave(run)
@@ -183,8 +189,17 @@ class Executor:
         if monotonic() - run.lease_confirmed >= self._safe_seconds:
             return Interrupted()  # the claim's answer came late: another worker may have the job
         caller = self._callers[run.claim.provider_slug]
-        result = await attempt(caller, run, self._checker, self._token_refresher)
+        result = await attempt(caller, run, self._checker, self._preparation)
         return result if isinstance(result, Page) else await self._streams.follow(run, result)
+
+    def _count_calls(self, run: Run, ending: Ending) -> None:
+        """Let the budget of the provider know that a run has ended."""
+        claim = run.claim
+        if self._calls.applies_to(claim.provider_slug) and not isinstance(
+            ending, Unrun | Interrupted
+        ):
+            spender = Spender(claim.provider_slug, claim.tenant_id, claim.connection_id)
+            self._calls.run_ended(spender)
 
     async def _attempt_traced(self, run: Run) -> Ending:
         claim = run.claim

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from syncline.clock import monotonic, new_id
 from syncline.engine.context import EngineContext
+from syncline.engine.worker.budgets import BudgetKeeper
 from syncline.errors import RateLimited
 from syncline.http.gate import ClosedProviders
 from syncline.policy.breaker import counts, is_down, is_failure, is_own_network, next_probe
@@ -85,13 +86,18 @@ class Gatekeeper:
     """
 
     def __init__(
-        self, context: EngineContext, providers: Collection[str], closed: ClosedProviders
+        self,
+        context: EngineContext,
+        providers: Collection[str],
+        closed: ClosedProviders,
+        budgets: BudgetKeeper,
     ) -> None:
         self._pool = context.pool
         self._clock = context.clock
         self._telemetry = context.telemetry
         self._rules = context.settings.breaker.rules
         self._closed = closed
+        self.budgets = budgets
         self._providers = providers
         self._process_id = new_id()
         self._has_come = False
@@ -312,10 +318,24 @@ class Gatekeeper:
     async def _close_limited(self, tx: Transaction, notes: Notes, now: datetime) -> None:
         closed = dict(notes.closed)
         if notes.limited:
-            found = await gates.note_limited(tx, notes.limited, now=now, within=LIMITED_WITHIN)
-            for slug, (connections, until) in found.items():
-                if is_for_everybody(connections):
+            slugs = {slug for slug, _, _ in notes.limited}
+            sharing = {slug: self.budgets.sharing(slug) for slug in slugs}
+            found = await gates.note_limited(
+                tx,
+                notes.limited,
+                now=now,
+                within=LIMITED_WITHIN,
+                also={other for others in sharing.values() for other in others},
+            )
+            for slug in slugs:
+                limited = [found[one] for one in sharing[slug] if one in found]
+                if is_for_everybody(sum(connections for connections, _ in limited)):
+                    until = max(until for _, until in limited)
                     closed[slug] = max(until, closed.get(slug, until))
+        # A budget that providers share is one limit: all of them are closed.
+        for first, until in list(closed.items()):
+            for slug in self.budgets.sharing(first):
+                closed[slug] = max(until, closed.get(slug, until))
         for slug, until in sorted(closed.items()):
             if until > now:
                 rate = await gates.read_usual_rate(tx, slug)

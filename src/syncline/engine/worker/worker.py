@@ -8,6 +8,7 @@ from datetime import timedelta
 from syncline.engine.context import EngineContext
 from syncline.engine.loop import Loop, LoopSpec
 from syncline.engine.secrets.token_refresh import TokenRefresher
+from syncline.engine.worker.budgets import BudgetKeeper
 from syncline.engine.worker.executor import Executor
 from syncline.engine.worker.gatekeeper import Gatekeeper
 from syncline.engine.worker.leases import LeaseKeeper
@@ -15,12 +16,14 @@ from syncline.engine.worker.reaper import Reaper
 from syncline.engine.worker.runs import Runs
 from syncline.engine.worker.settle import Settler
 from syncline.engine.worker.settle_queue import SettleQueue
+from syncline.http.budgets import CallBudgets, CallPermits
 from syncline.http.gate import ClosedProviders
 from syncline.sdk.connector import Connector
 from syncline.store.pool import Pool
 from syncline.store.stats import queue
 
 MEASURE_EVERY = timedelta(seconds=15)
+IN_BACKGROUND = ("renew", "watch", "gates", "budgets")
 
 
 class Worker:
@@ -32,14 +35,17 @@ class Worker:
         lease_pool: Pool,
         connectors: Mapping[str, Connector],
         token_refresher: TokenRefresher,
-        closed: ClosedProviders,
+        permits: CallPermits,
     ) -> None:
         self._context = context
         self.claim_now = asyncio.Event()  # ends the pause of the claim loop
         self._renew_now = asyncio.Event()  # ends the pause of the renew loop
         self.settler = Settler(context)
         lease_seconds = context.settings.executor.lease_seconds
-        self.gatekeeper = Gatekeeper(context, connectors, closed)
+        calls, closed = permits.budgets or CallBudgets(), permits.closed or ClosedProviders()
+        calls.open()
+        self.budgets = BudgetKeeper(context, connectors, calls, self.claim_now)
+        self.gatekeeper = Gatekeeper(context, connectors, closed, self.budgets)
         self.settle_queue = SettleQueue(
             self.settler, context.telemetry, lease_seconds, observer=self.gatekeeper
         )
@@ -55,6 +61,7 @@ class Worker:
             LoopSpec("walk", self.executor.walk),
             LoopSpec("reap", self.reaper.step),
             LoopSpec("gates", self.gatekeeper.step, wake=self.gatekeeper.step_now),
+            LoopSpec("budgets", self.budgets.step, wake=self.budgets.calls.wanted),
             LoopSpec("renew", self.keeper.renew, longest_pause=lease, wake=self._renew_now),
             LoopSpec("watch", self.keeper.watch),
             LoopSpec("measure", self._measure_queue, longest_pause=MEASURE_EVERY),
@@ -78,12 +85,13 @@ class Worker:
     @asynccontextmanager
     async def _keeping_leases(self) -> AsyncIterator[None]:
         """Renew and watch in the background while jobs run outside of the service."""
-        specs = [spec for spec in self.loops() if spec.name in ("renew", "watch", "gates")]
+        specs = [spec for spec in self.loops() if spec.name in IN_BACKGROUND]
         telemetry, dice = self._context.telemetry, self._context.dice
         tasks = [asyncio.create_task(Loop(spec, telemetry, dice).run()) for spec in specs]
         try:
             yield
             await self.keeper.confirm_stopped()
+            await self.budgets.tell()
         except asyncio.CancelledError:
             await asyncio.shield(self.executor.drain(0))
             raise

@@ -84,6 +84,8 @@ NEEDED = {
     "gate_reports": EVERYTHING,
     "limited_connections": EVERYTHING,
     "provider_starts": EVERYTHING,
+    "figures": EVERYTHING,
+    "figure_reports": EVERYTHING,
     "prune_walks": ("SELECT", "INSERT", "UPDATE"),
     "schedulers": EVERYTHING,
     "server_starts": ("SELECT", "INSERT"),

@@ -22,7 +22,7 @@ READ_CONNECTION = """
 READ_PENDING = """
     -- Pending jobs.
     SELECT id, job_type, status, priority, attempts, lapses, scheduled_at, retry_after, started_at,
-           slot_at, lease_expires_at, error
+           slot_at, lease_expires_at, error, deferred_until
       FROM {schema}.sync_jobs
      WHERE connection_id = $1 AND status IN ('queued', 'running')
      ORDER BY id

@@ -364,6 +364,18 @@ INVARIANTS = (
         """,
     ),
     Invariant(
+        "budgets_kept",
+        "No more calls were taken out of a budget within a span than it allows.",
+        (),
+        """
+        -- Buckets out of which too much was taken since their window began.
+        SELECT scope, member, window_at, window_taken, window_calls
+          FROM {schema}.budget_buckets
+         WHERE window_taken > window_calls
+         LIMIT $1
+        """,
+    ),
+    Invariant(
         "tenants_agree",
         "A job and a signal belong to the tenant and the provider of their connection"
         f" (the newest {NEWEST} of each are read).",

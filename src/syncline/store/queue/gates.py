@@ -110,14 +110,18 @@ async def note_limited(
     *,
     now: datetime,
     within: timedelta,
+    also: Iterable[str] = (),
 ) -> dict[str, tuple[int, datetime]]:
-    """Note limited connections; return how many each provider had lately, and until when."""
+    """Note limited connections; return how many each provider had lately, and until when.
+
+    `also` names other providers to return.
+    """
     # One row per connection: a statement cannot change a row twice.
     latest = {(slug, id_): until for slug, id_, until in limited}
     slugs = [slug for slug, _ in latest]
     ids = [id_ for _, id_ in latest]
     await tx.execute(NOTE_LIMITED, slugs, ids, list(latest.values()), now, now - within)
-    rows = await tx.fetch(READ_LIMITED, slugs, now - within)
+    rows = await tx.fetch(READ_LIMITED, [*slugs, *also], now - within)
     return {row["provider_slug"]: (row["connections"], row["limited_until"]) for row in rows}
 
 

@@ -139,15 +139,17 @@ async def lock_free(tx: Transaction, ids: Sequence[UUID]) -> set[UUID]:
 CLOSE = """
     -- Write the outcomes of attempts, for the jobs that still run under the presented token. A job
     -- that goes back to the queue takes over the rerun that was requested while it ran. A released
-    -- job keeps the error of the failure before. As everywhere below, single jobs are named by
-    -- `= ANY (ARRAY[...])`, which can be neither hashed nor merged: either would read all jobs. The
-    -- status is compared because plain SQL that cancels a job may leave the lease. It is compared
-    -- in a CASE, because a planner that knows few running jobs would start from those, and read
-    -- all. A job that ran was due; a later time was written while the clock was ahead.
+    -- job keeps the error of the failure before. One that waits without a new error was put off.
+    -- As everywhere below, single jobs are named by `= ANY (ARRAY[...])`, which can be neither
+    -- hashed nor merged: either would read all jobs. The status is compared because plain SQL that
+    -- cancels a job may leave the lease. It is compared in a CASE, because a planner that knows few
+    -- running jobs would start from those, and read all. A job that ran was due; a later time was
+    -- written while the clock was ahead.
     UPDATE {schema}.sync_jobs j
        SET status = closing.status, scheduled_at = least(j.scheduled_at, now()),
            attempts = closing.attempts, lapses = closing.lapses,
            retry_after = closing.retry_after, finished_at = closing.finished_at,
+           deferred_until = CASE WHEN closing.error IS NULL THEN closing.retry_after END,
            error = CASE WHEN closing.status = 'succeeded' THEN NULL
                         ELSE coalesce(closing.error, j.error) END,
            counts_as_last = closing.counts_as_last,

@@ -11,9 +11,9 @@ from syncline.store.pool import Transaction
 
 TRIGGER = """
     -- Sync now: insert a job; or pull the queued one forward, ending its wait unless the provider
-    -- asked for it; or request one rerun after the running one. An adaptive cadence begins again at
-    -- its shortest interval. Then wake the workers. All in one statement, because the caller waits
-    -- for it.
+    -- asked for it or could not be called; or request one rerun after the running one. An adaptive
+    -- cadence begins again at its shortest interval. Then wake the workers. All in one statement,
+    -- because the caller waits for it.
     WITH connection AS MATERIALIZED (
         SELECT id, tenant_id, provider_slug, status,
                metadata #> '{sync,adaptive}' IS NOT NULL AS is_adaptive
@@ -40,6 +40,7 @@ TRIGGER = """
                priority = CASE WHEN j.status = 'queued' THEN greatest(j.priority, $5)
                                ELSE j.priority END,
                retry_after = CASE WHEN j.status = 'running' OR j.error -> 'hinted' = 'true'
+                                       OR j.deferred_until = j.retry_after
                                   THEN j.retry_after END,
                again_priority = CASE WHEN j.status = 'running'
                                      THEN greatest(j.again_priority, $5) END,

@@ -1,6 +1,5 @@
-"""What happens now, and what happened in each of the last minutes."""
+"""What happens now."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -140,53 +139,6 @@ async def read_activity(tx: Transaction, *, now: datetime, limit: int) -> Activi
 
 def _attempt(row: Any) -> Attempt:
     return Attempt(**{**row, "error": read_json(row["error"])})
-
-
-COUNT_JOBS_MADE = """
-    -- Jobs by the minute in which they were made, read from their ids, and by outcome.
-    SELECT span.place, made.outcome, count(*) AS count
-      FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS span (first_id, last_id, place)
-     CROSS JOIN LATERAL (
-           SELECT CASE WHEN j.status IN ('succeeded', 'completed') THEN 'good'
-                       WHEN j.status = 'failed' OR j.error IS NOT NULL THEN 'bad'
-                       ELSE 'open' END AS outcome
-             FROM {schema}.sync_jobs j
-            WHERE j.id >= span.first_id AND j.id < span.last_id
-            ORDER BY j.id LIMIT $3) made
-     GROUP BY span.place, made.outcome
-"""
-
-COUNT_SIGNALS_STORED = """
-    -- Signals by the minute in which they were stored.
-    SELECT span.place, (SELECT count(*) FROM (
-               SELECT FROM {schema}.signals s
-                WHERE s.received_at >= span.since AND s.received_at < span.until
-                ORDER BY s.received_at LIMIT $3) AS bounded) AS count
-      FROM unnest($1::timestamptz[], $2::timestamptz[]) WITH ORDINALITY
-           AS span (since, until, place)
-"""
-
-Span = tuple[datetime, datetime]
-
-
-async def count_jobs_made(
-    tx: Transaction, spans: Sequence[Span], *, limit: int
-) -> list[dict[str, int]]:
-    """Return the jobs made in each span of time, by outcome: `good`, `bad` or `open`."""
-    ids = [(first_id_at(since), first_id_at(until)) for since, until in spans]
-    found: list[dict[str, int]] = [{} for _ in spans]
-    arguments = ([first for first, _ in ids], [last for _, last in ids], limit)
-    for row in await tx.fetch(COUNT_JOBS_MADE, *arguments):
-        found[row["place"] - 1][row["outcome"]] = row["count"]
-    return found
-
-
-async def count_signals_stored(tx: Transaction, spans: Sequence[Span], *, limit: int) -> list[int]:
-    """Return the signals stored in each span of time, counted no further than the limit."""
-    since, until = [span[0] for span in spans], [span[1] for span in spans]
-    rows = await tx.fetch(COUNT_SIGNALS_STORED, since, until, limit)
-    by_place = {row["place"]: row["count"] for row in rows}
-    return [by_place[place + 1] for place in range(len(spans))]
 
 
 def first_id_at(instant: datetime) -> UUID:

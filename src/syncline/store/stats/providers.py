@@ -1,18 +1,19 @@
 """What each provider has: connections by status, and how its recent jobs ended."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from syncline.model import ConnectionStatus
-from syncline.policy.stats import Figure
+from syncline.policy.stats import Affected, Figure
 from syncline.store.pool import Transaction
 from syncline.store.stats.activity import first_id_at
 from syncline.store.stats.counts import COUNTED_EXACTLY
 
 JOBS_READ = 5_000
 FAILURES_READ = 2_000
+AFFECTED_READ = 10_000
 
 SAMPLE_CONNECTIONS = """
     -- Connections by provider and status in some blocks of the table.
@@ -67,21 +68,9 @@ def _by_provider(rows: Any, factor: float) -> dict[str, dict[str, int]]:
 
 
 COUNT_OUTCOMES = """
-    -- How the jobs made last ended, by provider: succeeded, or the class of the error. Before $2
-    -- empty runs are gone, and what is left would make every provider look worse than it is.
-    SELECT provider_slug,
-           CASE WHEN status IN ('succeeded', 'completed') THEN 'succeeded'
-                ELSE left(coalesce(error ->> 'class', status), 100) END AS outcome,
-           count(*) AS count
-      FROM (SELECT id, provider_slug, status, error FROM {schema}.sync_jobs
-             ORDER BY id DESC LIMIT $1) AS latest
-     WHERE (status IN ('succeeded', 'completed', 'failed') OR error IS NOT NULL)
-       AND (id >= $2 OR status IN ('queued', 'running'))
-     GROUP BY 1, 2
-"""
-
-COUNT_OUTCOMES_OF_TENANT = """
-    -- The same of one tenant: its jobs that ended last, and those that will be retried.
+    -- How one tenant's jobs ended that ended last, and those that will be retried, by provider:
+    -- succeeded, or the class of the error. Before $2 empty runs are gone, and what is left would
+    -- make every provider look worse than it is.
     WITH latest AS MATERIALIZED (
         (SELECT provider_slug, status, error FROM {schema}.sync_jobs
           WHERE tenant_id = $3
@@ -107,21 +96,48 @@ COUNT_OUTCOMES_OF_TENANT = """
 
 
 async def count_outcomes(
-    tx: Transaction, tenant_id: str | None, *, since: datetime
+    tx: Transaction, tenant_id: str, *, since: datetime
 ) -> dict[str, dict[str, int]]:
     """Return outcomes of recent jobs by provider: `succeeded`, and failures by error class.
 
     Jobs count that were made from `since` on, and older ones that are still retried.
     """
-    bounds = (JOBS_READ, first_id_at(since))
-    if tenant_id is None:
-        rows = await tx.fetch(COUNT_OUTCOMES, *bounds)
-    else:
-        rows = await tx.fetch(COUNT_OUTCOMES_OF_TENANT, *bounds, tenant_id)
+    rows = await tx.fetch(COUNT_OUTCOMES, JOBS_READ, first_id_at(since), tenant_id)
     found: dict[str, dict[str, int]] = {}
     for row in rows:
         found.setdefault(row["provider_slug"], {})[row["outcome"]] = row["count"]
     return found
+
+
+COUNT_AFFECTED = """
+    -- How many connections of how many tenants wait for each of these providers, up to a bound:
+    -- their jobs are queued, or in backoff.
+    SELECT provider.slug, count(*) AS connections, count(DISTINCT waiting.tenant_id) AS tenants
+      FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
+           (SELECT tenant_id FROM {schema}.sync_jobs
+             WHERE provider_slug = provider.slug AND status = 'queued' AND retry_after IS NOT NULL
+               AND ($3::text IS NULL OR tenant_id = $3)
+             ORDER BY retry_after LIMIT $2)
+            UNION ALL
+           (SELECT tenant_id FROM {schema}.sync_jobs
+             WHERE provider_slug = provider.slug AND status = 'queued' AND retry_after IS NULL
+               AND ($3::text IS NULL OR tenant_id = $3)
+             ORDER BY priority DESC, scheduled_at, id LIMIT $2)) waiting
+     GROUP BY provider.slug
+"""
+
+
+async def count_affected(
+    tx: Transaction, tenant_id: str | None, slugs: Sequence[str]
+) -> dict[str, Affected]:
+    """Return who waits for these providers."""
+    rows = await tx.fetch(COUNT_AFFECTED, slugs, AFFECTED_READ, tenant_id)
+    return {
+        row["slug"]: Affected(
+            row["connections"], row["tenants"], row["connections"] >= AFFECTED_READ
+        )
+        for row in rows
+    }
 
 
 COUNT_FAILED = """
