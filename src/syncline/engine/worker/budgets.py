@@ -286,7 +286,8 @@ class BudgetKeeper:
         try:
             await asyncio.shield(filling)
         except asyncio.CancelledError:
-            await filling
+            with suppress(Exception):
+                await filling
             raise
 
     async def _fill(
@@ -321,7 +322,10 @@ class BudgetKeeper:
                 self.calls.remember(share)
             else:
                 _add_block(share, taken, asked_at)
-        return {share: _taken_of(found, share) for share in takings}
+        return {
+            share: found[key].taken if (key := (share.limit.scope, share.member)) in found else 0
+            for share in takings
+        }
 
     async def _tidy(self) -> None:
         """Forget members that make no calls, here and in the database."""
@@ -382,11 +386,6 @@ def _take_over(share: Share, taking: Taking, *, was_sent: bool) -> None:
     if taking.unused and taking.unused_since is not None and not was_sent:
         share.unused += taking.unused
         share.unused_since = min(taking.unused_since, share.unused_since or taking.unused_since)
-
-
-def _taken_of(found: Mapping[tuple[str, str], Taken], share: Share) -> int:
-    taken = found.get((share.limit.scope, share.member))
-    return 0 if taken is None else taken.taken
 
 
 def _add_block(share: Share, taken: Taken, asked_at: float) -> None:
