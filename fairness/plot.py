@@ -27,7 +27,7 @@ class Plot:
         )
         parts = [_span(axes, *span) for span in self.spans] + axes.grid()
         for number, (name, line) in enumerate(self.lines.items()):
-            colour, left = COLOURS[number % len(COLOURS)], LEFT + 250 * number
+            colour, left = COLOURS[number % len(COLOURS)], LEFT + 280 * number
             parts.append(axes.line(line, colour))
             parts.append(
                 f'<text x="{left}" y="{BOTTOM + 40}" style="fill: {colour}">{escape(name)}</text>'

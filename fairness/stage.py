@@ -10,6 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+import asyncpg
+from bench.workloads.data import fill
 from faults.database import Database
 from faults.process import ROOT, Process, environment_of, spawn
 from faults.waiting import until
@@ -18,6 +20,7 @@ from fairness.connector import NAP_VARIABLE, URLS_VARIABLE
 from fairness.plot import Plot
 
 PATIENCE_SECONDS = 60
+MOST_JOBS = 10_000_000  # of tenants with one name
 LONGEST_ANSWER_BYTES = 2**27
 SETTINGS: dict[str, object] = {
     "API__PORT": 0,
@@ -38,6 +41,20 @@ ADD_CONNECTIONS = """
     SELECT $2, $3, $2 || '-' || n,
            now() + make_interval(secs => $6::float8 - $4::float8 + n * $5::float8 / $1)
       FROM generate_series(1, $1::int) n
+"""
+
+QUEUE_JOBS = """
+    -- Connections that no tick looks at today, of so many tenants in turn ($2), with one job each.
+    WITH added AS (
+        INSERT INTO syncline.connections (id, tenant_id, provider_slug, external_id, look_at)
+        SELECT pg_temp.ordered_id(30, $4::bigint + n), $3 || '-' || n % $2::int, 'nap',
+               $3 || '-' || n, now() + interval '1 day'
+          FROM generate_series(1, $1::int) n
+     RETURNING id, tenant_id, provider_slug
+    )
+    INSERT INTO syncline.sync_jobs (id, tenant_id, provider_slug, connection_id)
+    SELECT pg_temp.ordered_id(0, $4::bigint + row_number() OVER ()), tenant_id, provider_slug, id
+      FROM added
 """
 
 REMEMBER_STARTS = """
@@ -143,6 +160,16 @@ class Stage:
         """Add connections that come due at once, or evenly within a time."""
         times = [float(one) for one in (interval_seconds, spread_seconds, after_seconds)]
         await self.database.fetch(ADD_CONNECTIONS, count, tenant, provider, *times)
+
+    async def queue_jobs(self, wanted: Mapping[str, tuple[int, int]]) -> None:
+        """Queue jobs that are due now: by the tenants' name, how many tenants and jobs."""
+        session = await asyncpg.connect(self.url)
+        try:
+            for number, (name, (tenants, jobs)) in enumerate(wanted.items()):
+                await fill(session, QUEUE_JOBS, jobs, tenants, name, number * MOST_JOBS)
+            await session.execute("VACUUM ANALYZE")
+        finally:
+            await session.close()
 
     async def remember_starts(self, provider: str, rate: float, *, ago_seconds: float = 0) -> None:
         """Give a provider a usual rate, which needs ten minutes of history."""

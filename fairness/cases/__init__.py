@@ -20,6 +20,7 @@ class Case:
 
 
 def load_cases() -> list[Case]:
-    from fairness.cases import limits, outages
+    from fairness.cases import budgets, limits, outages
 
-    return [*limits.CASES, *outages.CASES]
+    modules = (budgets, limits, outages)
+    return [case for module in modules for case in module.CASES]

@@ -13,6 +13,7 @@ from typing import Any
 
 import asyncpg
 
+from simulation.applications import budgets_of, choose_applications
 from simulation.auditor import Auditor, Broken
 from simulation.bandwidth import Speed
 from simulation.loop import Process, SimulatedLoop
@@ -39,6 +40,7 @@ LONGEST_DRAIN_SECONDS = 240
 LONGEST_DRAIN_BESIDE_HELD_SECONDS = 240
 SLOW_IN_THE_END = 0.4  # of the seeds
 WITH_OUTAGES = 0.5  # of the providers
+FLOOD = 6  # connections of one tenant, all due at once
 SLOWEST_LINE, LONGEST_LATENCY_SECONDS = 20_000, 0.02  # bytes a second
 PROBES = {"first_probe_seconds": 2, "longest_probe_seconds": 16}
 # Errors of the server that belong to ordinary life: a lost race, a call that was cancelled, one
@@ -102,10 +104,12 @@ class World:
         self._clock = ManualClock(START)
         self._climate = climate_of(rng)
         self._weather = Weather(self._chance(), self._climate)
-        self._settings = _choose_settings(rng, url)
+        applications = choose_applications(rng)
+        self._settings = _choose_settings(rng, url, budgets_of(applications))
         by_type = self._settings.executor.single_flight == "job_type"
         self._auditor = Auditor(observer, self._clock, cursors_only_advance=not by_type)
-        self._ledger = Ledger(self._chance(), float("inf") if by_type else WAKING_SECONDS)
+        overlap = float("inf") if by_type else WAKING_SECONDS
+        self._ledger = Ledger(self._chance(), overlap, applications)
         self._network = SimulatedNetwork(observer, self._weather, self._auditor.look)
         self.operators = Process("people", is_mortal=False)
         self.loop = SimulatedLoop(self._clock, self._network, self._weather.linger)
@@ -120,6 +124,8 @@ class World:
             self.report.deeds = people.deeds
             for _ in range(self._rng.randint(2, 7)):
                 await people.add_connection()
+            for _ in range(self._rng.choice((0, 0, FLOOD))):
+                await people.add_connection("initech")
             for role in self._rng.choice(CREWS):
                 self._workers.start(role)
             await self._rough_times(people)
@@ -244,6 +250,9 @@ class World:
         emptied = [id_ for id_, keeps_signals in people.deleted.items() if not keeps_signals]
         if left := self._observer.ask(LEFT_OVER, gone, emptied):
             raise Broken(f"rows of deleted connections are left: {left}")
+        for slug, application in self._ledger.applications.items():
+            if application.overdrawn_at:
+                raise Broken(f"{slug} was called above its budget at {application.overdrawn_at}")
         errors = set(self._network.errors) - EXPECTED_ERRORS
         for wrong in (errors, self._ledger.complaints, self._unhandled, self._workers.failure):
             if wrong:
@@ -265,9 +274,10 @@ class World:
         self._unhandled += [str(context.get("message")), *traceback.format_exception(error)]
 
 
-def _choose_settings(rng: random.Random, url: str) -> Settings:
+def _choose_settings(rng: random.Random, url: str, budgets: list[dict[str, Any]]) -> Settings:
     return Settings(
         database_url=url,
+        budgets=budgets,
         portable=True,  # notifications arrive when they like
         pgbouncer=rng.random() < 0.1,
         pool_size=rng.randint(2, 4),

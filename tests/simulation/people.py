@@ -53,6 +53,7 @@ HOLD = {
     """,
 }
 PROVIDERS = ("blocking", "calling", "streaming")
+TENANTS = ("acme", "globex")
 LOCKS = ("FOR UPDATE SKIP LOCKED", "FOR NO KEY UPDATE SKIP LOCKED", "FOR SHARE SKIP LOCKED")
 LONGEST_HOLD_SECONDS = 40
 
@@ -69,11 +70,11 @@ class People:
         self.deleted: dict[UUID, bool] = {}  # and whether its signals were to be kept
         self.deeds: Counter[str] = Counter()
 
-    async def add_connection(self) -> None:
+    async def add_connection(self, tenant: str | None = None) -> None:
         name = f"account {len(self._ledger.accounts) + 1}"
         self._ledger.open_account(name, has_keys=self._rng.random() < 0.7)
         connection = await self._engine.connections.create(
-            tenant_id=self._rng.choice(("acme", "globex")),
+            tenant_id=tenant or self._rng.choice(TENANTS),
             provider_slug=self._rng.choice((*PROVIDERS, "calling")),
             external_id=name,
             interval_seconds=self._rng.choice((None, 60, 90)),

@@ -7,12 +7,12 @@ import asyncio
 import math
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from simulation.applications import LIMITS, Application
+from simulation.applications import Application
 from simulation.loop import PROCESS, Process
 from syncline import (
     Connection,
@@ -85,17 +85,19 @@ class Call:
 class Ledger:
     """Every account of the provider, and how well it behaves today."""
 
-    def __init__(self, rng: random.Random, longest_overlap: float) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        longest_overlap: float,
+        applications: Mapping[str, Application],
+    ) -> None:
         self._rng = rng
         self.accounts: dict[str, Account] = {}
         self.misbehaviour = 0.0
         self.answers: Counter[str] = Counter()
         self.complaints: list[str] = []
         self._longest_overlap = longest_overlap
-        # Calls in threads come in no order, so what serves those allows everything.
-        self.applications = {
-            slug: Application(rng.choice(LIMITS)) for slug in ("calling", "streaming")
-        }
+        self.applications = applications
 
     def open_account(self, name: str, *, has_keys: bool) -> None:
         rng = random.Random(self._rng.random())
@@ -205,6 +207,7 @@ class Calling(Connector):
 
     async def sync(self, connection: Connection, cursor: Any) -> SyncResult:
         ledger, loop = self._ledger, asyncio.get_running_loop()
+        await connection.spend(1)
         call = ledger.begin(connection, loop.time())
         rng = ledger.accounts[connection.external_id].rng
         try:
@@ -230,6 +233,7 @@ class Streaming(Connector):
         ledger, loop = self._ledger, asyncio.get_running_loop()
         rng = ledger.accounts[connection.external_id].rng
         while True:
+            await connection.spend(1)
             call = ledger.begin(connection, loop.time())
             try:
                 await asyncio.sleep(rng.uniform(0, 2))

@@ -22,7 +22,7 @@ from simulation.workers import context_of
 from syncline.testing import ManualClock
 from syncline.testing.database import TemporaryServer
 
-SEED, ANOTHER = 6, 29
+SEED, ANOTHER = 11, 9
 
 
 class Script:
@@ -274,9 +274,20 @@ def test_the_auditor_sees_a_finished_job_change(
 def test_an_application_allows_only_so_many_calls_in_any_window() -> None:
     application = Application(limit=2)
 
-    refusals = [application.refuse(now) for now in (0.0, 4.0, 9.0, WINDOW_SECONDS, 11.0)]
+    after = WINDOW_SECONDS + 1.0
+    refusals = [application.refuse(now) for now in (0.0, 4.0, 9.0, WINDOW_SECONDS, after)]
 
     assert [type(refusal).__name__ for refusal in refusals] == [
         *("NoneType", "NoneType", "RateLimited", "NoneType", "RateLimited")
     ]
+    assert application.overdrawn_at == []
     assert str(Application(is_down=True).refuse(0.0)) == "the provider is down"
+
+
+def test_an_application_with_a_budget_notes_a_call_too_many() -> None:
+    application = Application(limit=1, has_budget=True)
+
+    application.refuse(0.0)
+    application.refuse(5.0)
+
+    assert application.overdrawn_at == [5.0]
