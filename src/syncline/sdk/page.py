@@ -147,7 +147,7 @@ def _is_plain(text: Any, most: int) -> TypeGuard[str]:
 
 
 def _read_kind(kind: Any, index: int, checked: str | None) -> str:
-    if kind is checked and checked is not None:
+    if checked is not None and kind is checked:
         return checked
     if _is_plain(kind, MAX_KIND):
         return kind
