@@ -305,7 +305,7 @@ class CallBudgets:
             for share in waiter.shares:
                 ahead[share] += waiter.count
                 if share.seen_at is not None and share.seen_at >= waiter.asked_at:
-                    seconds = max(seconds, share.seconds_until(ahead[share], now))
+                    seconds = max(seconds, share.seconds_for(ahead[share], now))
             if now + seconds > waiter.asked_at + PATIENCE_SECONDS and not waiter.done.done():
                 self._leave(waiter)
                 ahead.subtract(dict.fromkeys(waiter.shares, waiter.count))
