@@ -21,6 +21,7 @@ class CallLimit:
     capacity: float
     rate: float
     hold_seconds: float
+    per_seconds: float = 3600.0
     is_reported: bool = False
 
 

@@ -302,6 +302,17 @@ async def _take(
     return {(row["scope"], row["member"]): Taken(*row) for row in rows}
 
 
+FORGET_REMAINDERS = """
+    -- Forget what the provider said that it has left.
+    UPDATE {schema}.budget_buckets SET left_calls = NULL, left_until = NULL
+     WHERE scope = $1 AND left_until IS NOT NULL
+"""
+
+
+async def forget_remainders(tx: Transaction, scope: str) -> int:
+    return await tx.execute(FORGET_REMAINDERS, scope)
+
+
 END_DEFERRALS = """
     -- Let jobs of these providers be claimed that were put off for longer: there may be room now.
     WITH put_off AS MATERIALIZED (
