@@ -68,6 +68,14 @@ BREAKING: dict[str, tuple[set[str], tuple[str, ...]]] = {
             JOB % (LEASE, "'running', " + HELD % ("12:00:30", "12:00")),
         ),
     ),
+    "a job that nobody starts": (
+        {"no_idle_slots"},
+        (
+            "INSERT INTO {schema}.workers VALUES (gen_random_uuid(), 'host', 7, '0.2',"
+            " '{executor}', '{github}', 50, 3, false, '2025-01-01 11:00Z', '2025-01-01 12:00Z')",
+            JOB % ("priority", "'queued', 0"),
+        ),
+    ),
     "two running jobs": (
         {"guards_stand", "single_flight"},
         (

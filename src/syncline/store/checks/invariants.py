@@ -16,6 +16,8 @@ from uuid import UUID
 from syncline.model import Finding
 from syncline.policy.outcome import LAPSES_TO_FAIL
 from syncline.policy.schedule import ScheduleRules
+from syncline.store.checks.invariant import Invariant
+from syncline.store.checks.politeness import POLITENESS
 from syncline.store.pool import Transaction
 
 NEWEST = 20_000
@@ -107,17 +109,8 @@ def _readable(row: Any) -> dict[str, Any]:
     return json.loads(json.dumps(dict(row), default=str))  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, slots=True)
-class Invariant:
-    """`arguments` names what the query takes after `$1`, the most rows to return."""
-
-    name: str
-    sentence: str
-    arguments: tuple[str, ...]
-    query: str
-
-
 INVARIANTS = (
+    *POLITENESS,
     Invariant(
         "guards_stand",
         "The unique indexes and the foreign key that enforce what follows exist and are valid.",
@@ -161,24 +154,6 @@ INVARIANTS = (
         SELECT connection_id, flight, count(*) AS jobs FROM {schema}.sync_jobs
          WHERE status = 'running'
          GROUP BY connection_id, flight HAVING count(*) > 1 LIMIT $1
-        """,
-    ),
-    Invariant(
-        "caps_hold",
-        "No job has started since two seconds after a cap was set while it was full.",
-        (),
-        """
-        -- Caps under which more jobs run than they allow, and not all of them since before.
-        SELECT nullif(cap.tenant_id, '') AS tenant_id,
-               nullif(cap.provider_slug, '') AS provider_slug, cap.max_running, seen.running
-          FROM {schema}.caps cap CROSS JOIN LATERAL (
-               SELECT count(*) AS running, max(j.started_at) AS started_at
-                 FROM {schema}.sync_jobs j
-                WHERE j.status = 'running'
-                  AND (cap.tenant_id = '' OR j.tenant_id = cap.tenant_id)
-                  AND (cap.provider_slug = '' OR j.provider_slug = cap.provider_slug)) seen
-         WHERE seen.running > cap.max_running
-           AND seen.started_at > cap.set_at + interval '2 seconds' LIMIT $1
         """,
     ),
     Invariant(
@@ -360,18 +335,6 @@ INVARIANTS = (
                         WHEN CASE WHEN c.interval_stored ~ '^[0-9]{1,9}$'
                                   THEN c.interval_stored::int BETWEEN 60 AND $3::int END
                         THEN c.interval_stored::int ELSE $4::int END)
-         LIMIT $1
-        """,
-    ),
-    Invariant(
-        "budgets_kept",
-        "No more calls were taken out of a budget within a span than it allows.",
-        (),
-        """
-        -- Buckets out of which too much was taken since their window began.
-        SELECT scope, member, window_at, window_taken, window_calls
-          FROM {schema}.budget_buckets
-         WHERE window_taken > window_calls
          LIMIT $1
         """,
     ),
