@@ -11,6 +11,7 @@ from mutations.protections.programs import PROGRAMS
 from mutations.protections.requests import REQUESTS
 from mutations.protections.retention import RETENTION
 from mutations.protections.schedule import SCHEDULE
+from mutations.protections.shares import SHARES
 from mutations.protections.streams import STREAMS
 from mutations.protections.tenants import TENANTS
 
@@ -18,6 +19,7 @@ MUTATIONS = (
     *JOBS,
     *LEASES,
     *GATES,
+    *SHARES,
     *BUDGETS,
     *SCHEDULE,
     *RETENTION,

@@ -47,7 +47,7 @@ BUDGETS = (
         "engine/worker/budgets.py",
         (
             (
-                "        if not self._of:\n            return []\n        now = monotonic()\n",
+                "        if not self._common:\n            return []\n        now = monotonic()\n",
                 "        return []\n        now = monotonic()\n",
             ),
         ),

@@ -120,7 +120,7 @@ SCHEDULE = (
         "the end of backoffs",
         "a failed job waits forever",
         "engine/worker/claimer.py",
-        (("        await ended.look(session, limit)\n", ""),),
+        (("        await ended.look(session, wanted.limit)\n", ""),),
         "tests/engine/worker/test_standstills.py::test_jobs_whose_backoff_has_ended_stand_in_line_with_fresh_ones",
     ),
     Mutation(

@@ -45,6 +45,7 @@ from syncline.services.explain import Explanations
 from syncline.services.gates import Gates
 from syncline.services.jobs import Jobs
 from syncline.services.secrets import Secrets
+from syncline.services.shares import Shares
 from syncline.services.signals import Signals
 from syncline.services.stats import Stats
 from syncline.services.tenant_providers import TenantProviders
@@ -71,6 +72,7 @@ class Engine:
     stats: Stats
     doctor: Doctor
     gates: Gates
+    shares: Shares
     budgets: Budgets
 
     def __init__(
@@ -294,6 +296,7 @@ class Engine:
         self.access = Access(context, self._key_uses)
         self.doctor = Doctor(context)
         self.gates = Gates(context)
+        self.shares = Shares(context)
         self.budgets = Budgets(context)
         self.secrets = Secrets(context, self._vault)
         self.tenants = Tenants(context, self._files)

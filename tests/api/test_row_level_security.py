@@ -43,7 +43,7 @@ WITHOUT_ROWS: tuple[str, ...] = (
     "/login",
     "/logout",
 )
-WITHOUT_ROWS += ("/style.css", "/icon.svg", "/theme.js", "/dashboard.js", "/events", "/v1/keys")
+WITHOUT_ROWS += ("/style.css", "/icon.svg", "/theme.js", "/dashboard.js", "/v1/keys")
 WITHOUT_ROWS += ("/v1/budgets",)
 FOLLOWING = ("tail_signals", "follow_signals")
 

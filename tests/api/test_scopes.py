@@ -51,6 +51,10 @@ SCOPES = {
     ("GET", "/v1/stats"): Scope.READ,
     ("GET", "/v1/stats/history"): Scope.READ,
     ("GET", "/v1/workers"): Scope.READ,
+    ("GET", "/v1/tenants"): Scope.READ,
+    ("PUT", "/v1/tenants"): Scope.ADMIN,
+    ("GET", "/v1/caps"): Scope.READ,
+    ("PUT", "/v1/caps"): Scope.ADMIN,
     ("GET", "/v1/budgets"): Scope.READ,
     ("PUT", "/v1/budgets/{scope}"): Scope.ADMIN,
     ("DELETE", "/v1/budgets/{scope}"): Scope.ADMIN,
@@ -117,7 +121,7 @@ async def test_a_key_with_a_lower_scope_is_refused_by_every_route(world: World) 
                     assert f"scope {needs_of(route).scope}" in answer.text
                     refused += 1
 
-    assert refused == 20 + 10  # with the scope read, and with operate
+    assert refused == 22 + 12  # with the scope read, and with operate
 
 
 async def test_a_key_with_its_scope_is_let_through(world: World) -> None:

@@ -9,9 +9,11 @@ import pytest
 
 from support.world import at
 from syncline.model import ConnectionStatus, Worker
+from syncline.policy.caps import Cap
 from syncline.policy.evidence import Evidence, PendingJob, Reason, StoppingJob
 from syncline.policy.explain import explain
 from syncline.policy.gates import Gate
+from syncline.policy.shares import TenantShare
 
 NOON = at("12:00")
 FIRST, SECOND = UUID(int=1), UUID(int=2)
@@ -56,6 +58,7 @@ def evidence(*pending: PendingJob, **changes: Any) -> Evidence:
     quiet = Evidence(
         now=NOON,
         connection_id=UUID(int=5),
+        tenant_id="acme",
         provider_slug="github",
         status=ConnectionStatus.ACTIVE,
         status_reason=None,
@@ -150,6 +153,16 @@ CASES: dict[str, tuple[Evidence, Reason, str]] = {
         evidence(job(), gate=Gate("github", closed_until=at("12:00"))),
         Reason.ABOUT_TO_START,
         "claims it within a moment",
+    ),
+    "a cap that is full": (
+        evidence(job(), full_caps=(Cap("acme", "github", 3, NOON),)),
+        Reason.CAP,
+        "no more jobs may run at once: 3 of this tenant at github.",
+    ),
+    "a tenant that asks for more than its share": (
+        evidence(job(), share=TenantShare("acme", 1, at("12:00:05"), 40_000)),
+        Reason.FAIR_SHARE,
+        "Its tenant asks for more than its share (40,000 jobs are due)",
     ),
     "single flight": (
         evidence(job(), RUNNING),

@@ -50,6 +50,8 @@ BODIES: dict[str, list[Any]] = {
     "retry_job": [None],
     "cancel_job": [None],
     "create_key": [{"name": "x", "tenant_id": "birch"}, {"name": "x"}],
+    "set_weight": [{"tenant_id": "birch", "weight": 0.01}],
+    "set_cap": [{"tenant_id": "birch", "max_running": 0}],
     "revoke_key": [None],
     "set_budget": [{"calls": 1}],
     "clear_budget": [None],

@@ -34,6 +34,9 @@ TWO_TENANTS = """
     INSERT INTO syncline.api_requests (scope, idempotency_key, digest, created_at, tenant_id)
     SELECT tenant_id, 'once', sha256(''), now(), tenant_id FROM syncline.connections;
     INSERT INTO syncline.tenant_usage (tenant_id) SELECT tenant_id FROM syncline.connections;
+    INSERT INTO syncline.tenant_shares (tenant_id) SELECT tenant_id FROM syncline.connections;
+    INSERT INTO syncline.caps (tenant_id, max_running)
+    SELECT tenant_id, 9 FROM syncline.connections;
     INSERT INTO syncline.schedulers VALUES (gen_random_uuid(), now(), now());
     INSERT INTO syncline.workers (id, host, pid, version, roles, providers, slots, busy, stopping,
                                   started_at, beat_at)
@@ -46,6 +49,8 @@ CHANGES = {
     "credentials": "sealed = 'stolen'",
     "api_requests": "answer = 'stolen'",
     "tenant_usage": "stored_bytes = 0",
+    "tenant_shares": "weight = 9",
+    "caps": "max_running = 0",
 }
 ODD_TENANTS = (
     *("acme", "it's", "back\\slash", "\\", "'; RESET ROLE; --"),
@@ -60,6 +65,8 @@ NEW_ROWS = {
     "api_requests": "(scope, idempotency_key, digest, created_at, tenant_id)"
     " VALUES ('new', 'new', sha256(''), now(), $1)",
     "tenant_usage": "(tenant_id) VALUES ($1)",
+    "tenant_shares": "(tenant_id) VALUES ($1)",
+    "caps": "(tenant_id, max_running) VALUES ($1, 1)",
 }
 
 

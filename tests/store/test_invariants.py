@@ -60,6 +60,14 @@ BREAKING: dict[str, tuple[set[str], tuple[str, ...]]] = {
             JOB % ("priority", "'queued', 1"),
         ),
     ),
+    "a job too many under a cap": (
+        {"caps_hold"},
+        (
+            "INSERT INTO {schema}.caps (tenant_id, max_running, set_at)"
+            " SELECT tenant_id, 0, '2025-01-01 11:59Z' FROM {schema}.connections",
+            JOB % (LEASE, "'running', " + HELD % ("12:00:30", "12:00")),
+        ),
+    ),
     "two running jobs": (
         {"guards_stand", "single_flight"},
         (

@@ -24,6 +24,8 @@ EMPTY = "; ".join(
         "signals",
         "prune_walks",
         "gates",
+        "caps",
+        "tenant_shares",
         "budgets",
         "budget_buckets",
         "gate_reports",

@@ -107,6 +107,8 @@ EVENTS: dict[str, Callable[[Telemetry], object]] = {
     "scheduler_stopped": Telemetry.scheduler_stopped,
     "jobs_claimed": lambda t: t.jobs_claimed("tickets", [1.0, 2.0]),
     "is_traced": Telemetry.is_traced,
+    "tenants_over_share": lambda t: t.tenants_over_share(1),
+    "caps_full": lambda t: t.caps_full(1),
     "providers_shut": lambda t: t.providers_shut(["tickets"]),
     "provider_closed": lambda t: t.provider_closed("tickets", SECOND),
     "provider_down": lambda t: t.provider_down("tickets", "20 of 20 attempts failed"),

@@ -12,7 +12,16 @@ from syncline.api.auth import Authenticator, OperatorCanRead
 from syncline.api.dashboard import setup
 from syncline.api.limits import RequestLimits
 from syncline.api.middleware import RequestMiddleware
-from syncline.api.routes import budgets, connections, credentials, jobs, keys, signals, stats
+from syncline.api.routes import (
+    budgets,
+    connections,
+    credentials,
+    jobs,
+    keys,
+    shares,
+    signals,
+    stats,
+)
 from syncline.api.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from syncline.app import Engine
 from syncline.settings.checks import is_loopback
@@ -68,7 +77,7 @@ def create_app(
     )
     problems.install(app)
     _add_probes(app, engine)
-    for part in (connections, credentials, jobs, signals, stats, keys, budgets):
+    for part in (connections, credentials, jobs, signals, stats, keys, budgets, shares):
         app.include_router(part.router)
     openapi.install(app)
     login.install(app)

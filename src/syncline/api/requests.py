@@ -154,6 +154,21 @@ class NewKeyBody(Strict):
     never_expires: bool = False
 
 
+class WeightBody(Strict):
+    tenant_id: Text
+    weight: Annotated[float, Field(ge=0.01, le=1000)] = Field(
+        description="Its share as a multiple of the usual one; 1 is usual."
+    )
+
+
+class CapBody(Strict):
+    tenant_id: Text | None = Field(None, description="The tenant. Without it, all of them.")
+    provider_slug: Text | None = Field(None, description="The provider. Without it, all of them.")
+    max_running: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] | None = Field(
+        description="The most jobs that run at once; null removes the cap."
+    )
+
+
 class BudgetBody(Strict):
     calls: Annotated[int, Field(strict=True)] | Literal["unlimited"] = Field(
         description="Most calls in any such span."

@@ -277,6 +277,29 @@ class KeysOut(BaseModel):
     items: list[KeyOut]
 
 
+class CapOut(BaseModel):
+    tenant_id: str | None = Field(description="Null for all tenants.")
+    provider_slug: str | None = Field(description="Null for all providers.")
+    max_running: int
+    running: int
+
+
+class CapsOut(BaseModel):
+    items: list[CapOut]
+
+
+class TenantOut(BaseModel):
+    tenant_id: str
+    weight: float
+    over_share: bool = Field(description="Whether it asks for more than its share now.")
+    due: int | None = Field(description="How many jobs it has due, if it is over its share.")
+    caps: list[CapOut]
+
+
+class TenantsOut(BaseModel):
+    items: list[TenantOut]
+
+
 class NewKeyOut(KeyOut):
     key: str = Field(description="The key itself. It is shown only once.", repr=False)
 

@@ -65,8 +65,6 @@ async def serving(
     try:
         yield
     finally:
-        if page:
-            app.state.streams.close()  # otherwise the stop would wait for them
         server.should_exit = True
         await asyncio.shield(task)
 

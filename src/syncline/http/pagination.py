@@ -13,10 +13,19 @@ Find = str | Callable[[Any], Any]
 
 def find(response: Response, where: Find) -> Any:
     """Return the value at a place in a JSON body, or None if the path does not exist."""
+    return find_in(parse(response), where)
+
+
+def parse(response: Response) -> Any:
+    """Return the JSON body of a page."""
     try:
-        value = response.json()
+        return response.json()
     except ValueError:
         raise Transient("the provider answered with a page that is not JSON") from None
+
+
+def find_in(value: Any, where: Find) -> Any:
+    """Return the value at a place in a document, or None if the path does not exist."""
     if callable(where):
         return where(value)
     for key in where.split(".") if where else ():

@@ -52,7 +52,7 @@ class Budget:
     source: Source = Source.OPERATOR
     is_reported: bool = False  # the provider's headers say what remains of it
 
-    @property
+    @cached_property
     def members(self) -> Members:
         found = TEMPLATE.search(self.scope)
         is_known = found is not None and found[1] in ("tenant", "connection")

@@ -8,7 +8,9 @@ from uuid import UUID
 
 from syncline.model import ConnectionStatus, Worker
 from syncline.policy.budgets import Shortage
+from syncline.policy.caps import Cap
 from syncline.policy.gates import Gate
+from syncline.policy.shares import TenantShare
 from syncline.text import rfc3339
 
 
@@ -37,6 +39,8 @@ class Reason(StrEnum):
     PROVIDER_UNKNOWN = "provider_unknown"
     WORKER_BUSY = "worker_busy"
     SUSPECT = "suspect"
+    CAP = "cap"
+    FAIR_SHARE = "fair_share"
     ABOUT_TO_START = "about_to_start"
 
 
@@ -85,6 +89,7 @@ class Evidence:
 
     now: datetime
     connection_id: UUID
+    tenant_id: str
     provider_slug: str
     status: ConnectionStatus
     status_reason: Any
@@ -102,6 +107,8 @@ class Evidence:
     lookahead: timedelta
     flight_by_type: bool
     gate: Gate | None = None  # of the provider, if it is shut
+    full_caps: tuple[Cap, ...] = ()  # that its jobs are under
+    share: TenantShare | None = None  # if the tenant asks for more than its share
     shortage: Shortage | None = None  # of a budget that has no room for its calls
 
 

@@ -158,6 +158,8 @@ def _judge_queued(evidence: Evidence, job: PendingJob, blocking: Sequence[Pendin
     for stopping in evidence.stopping:
         if not evidence.flight_by_type or stopping.job_type == job.job_type:
             return _judge_stopping(evidence, job, stopping)
+    if (cause := _judge_share(evidence, job)) is not None:
+        return cause
     return _judge_workers(evidence, job)
 
 
@@ -191,6 +193,21 @@ def _judge_gate(evidence: Evidence, job: PendingJob) -> Cause | None:
         )
     waits = f"Job {job.id} waits: {shown}"
     return Cause(reason, waits, job.due_at, waits_until=until, waits_for_job=job.id)
+
+
+def _judge_share(evidence: Evidence, job: PendingJob) -> Cause | None:
+    """Return which cap is full, or that the tenant asks for more than its share, if so."""
+    since = f"Job {job.id} has been due since {_instant_text(job.due_at, evidence.now)}"
+    if evidence.full_caps:
+        shown = f"{since}, but no more jobs may run at once: {evidence.full_caps[0]}."
+        return Cause(Reason.CAP, shown, job.due_at, waits_for_job=job.id)
+    if evidence.share is not None:
+        shown = (
+            f"{since}. Its tenant asks for more than its share ({evidence.share.heavy_due:,} jobs "
+            "are due), so its jobs start after those of tenants within theirs."
+        )
+        return Cause(Reason.FAIR_SHARE, shown, job.due_at, waits_for_job=job.id)
+    return None
 
 
 def _judge_budget(evidence: Evidence, job: PendingJob) -> Cause | None:

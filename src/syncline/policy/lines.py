@@ -123,14 +123,26 @@ class Lines:
             self._gaps = self._find_gaps()
 
     def _find_gaps(self) -> Sequence[Sequence[Any]]:
-        gaps = [
-            (provider, below, above)
-            for provider in self._providers
-            for above, below in pairwise((ABOVE_ALL, *self._priorities(provider), BELOW_ALL))
-        ]
-        return list(zip(*gaps, strict=True)) or ((), (), ())
+        return find_gaps(self._providers, self._lines)
 
-    def _priorities(self, provider: str) -> list[int]:
-        """Return the known priorities of a provider, the highest first."""
-        priorities = (priority for slug, priority in self._lines if slug == provider)
-        return sorted(priorities, reverse=True)
+    @property
+    def known(self) -> Collection[tuple[str, int]]:
+        """The providers and priorities of the known lines."""
+        return self._lines
+
+
+def find_gaps(
+    providers: Sequence[str], known: Collection[tuple[str, int]]
+) -> Sequence[Sequence[Any]]:
+    """Return the gaps between and around known priorities, as columns."""
+    gaps = [
+        (provider, below, above)
+        for provider in providers
+        for above, below in pairwise((ABOVE_ALL, *_priorities(provider, known), BELOW_ALL))
+    ]
+    return list(zip(*gaps, strict=True)) or ((), (), ())
+
+
+def _priorities(provider: str, known: Collection[tuple[str, int]]) -> list[int]:
+    """Return the known priorities of a provider, the highest first."""
+    return sorted((priority for slug, priority in known if slug == provider), reverse=True)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from syncline.model import Worker, WorkerStatus
 from syncline.policy.budgets import BudgetUse
+from syncline.policy.caps import CapUse
 from syncline.policy.figures import Point
 from syncline.policy.gates import Gate
 from syncline.policy.health import Health, Recent
@@ -99,6 +100,7 @@ class ProviderStats:
     recent: Recent
     failures: Mapping[str, int]
     gate: Gate | None = None  # why its jobs may not start, if that is so
+    caps: Sequence[CapUse] = ()  # at this provider; only operators see them
     budgets: tuple[BudgetUse, ...] = ()  # that its calls count in; only operators see them
     affected: "Affected | None" = None  # who waits, if it is not well
 

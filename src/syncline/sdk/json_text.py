@@ -56,9 +56,21 @@ def quick_encoder(encoder: json.JSONEncoder) -> Callable[[Any], str]:
 _write_carefully = quick_encoder(ENCODER)
 
 
-def encode_json(value: Any, *, limit: int, where: str) -> str:
-    """Return the value as JSON text, or raise a `ContractError` that says where it is wrong."""
-    data = _write_quickly(value) or _write_or_refuse(value, where)
+def encode_json(value: Any, *, limit: int, where: str | None = None) -> str:
+    """Return the value as JSON text, or raise a `ContractError` that says where it is wrong.
+
+    Most values are written by the quick writer, which means the same in a third of the time. It
+    also takes values that the encoder refuses, such as UUIDs and enumerations. `marshal` takes
+    nothing but the built-in types, so whatever it refuses never gets there. The quick writer turns
+    NaN into null, so a document with a null is compared with its value.
+    """
+    try:
+        marshal.dumps(value)
+        data = orjson.dumps(value)
+        if b"null" in data and orjson.loads(data) != value:
+            data = _write_or_refuse(value, where)
+    except (TypeError, ValueError):
+        data = _write_or_refuse(value, where)
     if len(data) > limit:
         raise ContractError(f"{len(data)} bytes of JSON, over the limit of {limit}", where=where)
     # Only text with this many brackets can be too deep, and only text with the escape can have a
@@ -70,22 +82,7 @@ def encode_json(value: Any, *, limit: int, where: str) -> str:
     return data.decode()
 
 
-def _write_quickly(value: Any) -> bytes | None:
-    """Return JSON that means the same as the encoder's, in a third of the time; None if unsure.
-
-    The quick writer also takes values that the encoder refuses, such as UUIDs and enumerations.
-    `marshal` takes nothing but the built-in types, so whatever it refuses never gets there. The
-    quick writer turns NaN into null, so a document with a null is compared with its value.
-    """
-    try:
-        marshal.dumps(value)
-        data = orjson.dumps(value)
-        return None if b"null" in data and orjson.loads(data) != value else data
-    except (TypeError, ValueError):
-        return None
-
-
-def _write_or_refuse(value: Any, where: str) -> bytes:
+def _write_or_refuse(value: Any, where: str | None) -> bytes:
     try:
         return _write_carefully(value).encode()
     except UnicodeEncodeError:

@@ -86,6 +86,7 @@ class PageReader:
         """Check signals until their payloads reach this size; return whether all are checked."""
         page, limits, seen = self.page, self._limits, self._seen
         size, until = page.payload_bytes, page.payload_bytes + size_bytes
+        kind: str | None = None  # that was checked last: most pages have one
         for index, signal in self._signals:
             if index == limits.page_signals:
                 raise ContractError(f"more than {limits.page_signals} signals in one page")
@@ -102,13 +103,15 @@ class PageReader:
                 raise ContractError(
                     f"signals[{index}]: the page is over the limit of {limits.page_bytes} bytes"
                 )
-            page.kinds.append(_read_kind(signal.kind, index))
+            kind = _read_kind(signal.kind, index, kind)
+            page.kinds.append(kind)
             page.occurred_at.append(_read_time(signal.occurred_at, index))
             page.payloads.append(payload)
             page.dedupe_keys.append(key)
-            page.payload_bytes = size
             if size >= until:
+                page.payload_bytes = size
                 return False
+        page.payload_bytes = size
         return True
 
 
@@ -143,7 +146,9 @@ def _is_plain(text: Any, most: int) -> TypeGuard[str]:
     return type(text) is str and 0 < len(text) <= most and text.isascii() and "\0" not in text
 
 
-def _read_kind(kind: Any, index: int) -> str:
+def _read_kind(kind: Any, index: int, checked: str | None) -> str:
+    if checked is not None and kind is checked:
+        return checked
     if _is_plain(kind, MAX_KIND):
         return kind
     if not isinstance(kind, str) or not 0 < len(kind) <= MAX_KIND or UNSTORABLE.search(kind):
@@ -152,8 +157,8 @@ def _read_kind(kind: Any, index: int) -> str:
 
 
 def _read_time(instant: Any, index: int) -> datetime:
-    if type(instant) is datetime and instant.tzinfo is UTC and EARLIEST < instant < LATEST:
-        return instant
+    if type(instant) is datetime and instant.tzinfo is UTC and 1 < instant.year < 9999:
+        return instant  # nearly all of them
     where = f"signals[{index}]"
     if not isinstance(instant, datetime):
         raise ContractError(f"{where}.occurred_at is {type(instant).__name__}, not a datetime")
@@ -172,13 +177,16 @@ def _read_time(instant: Any, index: int) -> datetime:
 
 
 def _read_payload(payload: Any, index: int, limits: PageLimits) -> str:
-    if not isinstance(payload, dict):
+    if type(payload) is not dict and not isinstance(payload, dict):
         if not isinstance(payload, Mapping):
             raise ContractError(
                 f"signals[{index}].payload is {type(payload).__name__}, not a JSON object"
             )
         payload = dict(payload)
-    return encode_json(payload, limit=limits.payload_bytes, where=f"signals[{index}].payload")
+    try:
+        return encode_json(payload, limit=limits.payload_bytes)
+    except ContractError as error:
+        raise ContractError(error.reason, where=f"signals[{index}].payload") from None
 
 
 def _read_dedupe_key(key: Any, index: int) -> str | None:

@@ -1,5 +1,6 @@
 """Why a connection is, or is not, running: read the evidence, then decide."""
 
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from syncline.services.base import BaseService
 from syncline.store.checks import explain as evidence
 from syncline.store.data import workers
 from syncline.store.pool import Transaction
-from syncline.store.queue import budgets, gates
+from syncline.store.queue import budgets, caps, gates
 
 
 class Explanations(BaseService):
@@ -23,7 +24,13 @@ class Explanations(BaseService):
         async def read(tx: Transaction) -> Evidence:
             return await self._gather(tx, connection_id, tenant_id)
 
-        return explain(await self._pool.reading(read))
+        found = await self._pool.reading(read)
+
+        async def read_shares(tx: Transaction) -> Evidence:
+            return await _with_shares(tx, found)
+
+        # All that runs counts in a cap, whoever asks; none of it is shown.
+        return explain(await self._pool.own.reading(read_shares))
 
     async def _gather(
         self, tx: Transaction, connection_id: UUID, tenant_id: str | None
@@ -38,6 +45,7 @@ class Explanations(BaseService):
         return Evidence(
             now=now,
             connection_id=connection_id,
+            tenant_id=seen.candidate.tenant_id,
             provider_slug=seen.candidate.provider_slug,
             status=seen.status,
             status_reason=seen.status_reason,
@@ -57,6 +65,18 @@ class Explanations(BaseService):
             gate=await gates.read_one(tx, seen.candidate.provider_slug),
             shortage=await _find_shortage(tx, seen.candidate, now),
         )
+
+
+async def _with_shares(tx: Transaction, evidence: Evidence) -> Evidence:
+    """Add the caps that are full, and the tenant's share if it asks for more."""
+    tenant, provider = evidence.tenant_id, evidence.provider_slug
+    uses = await caps.read_uses(tx, tenant_id=tenant, provider_slug=provider)
+    shares = await caps.read_shares(tx, tenant)
+    return replace(
+        evidence,
+        full_caps=tuple(use.cap for use in uses if use.is_full),
+        share=next((share for share in shares if share.is_heavy(evidence.now)), None),
+    )
 
 
 async def _find_shortage(tx: Transaction, candidate: Candidate, now: datetime) -> Shortage | None:

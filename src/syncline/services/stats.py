@@ -33,7 +33,7 @@ from syncline.store.data import workers
 from syncline.store.listings import details
 from syncline.store.listings.details import Lease
 from syncline.store.pool import Transaction
-from syncline.store.queue import budgets, gates
+from syncline.store.queue import budgets, caps, gates
 from syncline.store.stats import activity, counts, figures, freshness, providers, queue, troubles
 
 HOUR, DAY = timedelta(hours=1), timedelta(hours=24)
@@ -66,6 +66,7 @@ class Stats(BaseService):
             if tenant_id is None:
                 slugs |= {slug for worker in seen.alive for slug in worker.providers}
             shut = {gate.provider_slug: gate for gate in await gates.read(tx)}
+            capped = await caps.read_uses(tx) if tenant_id is None else []
             uses = await _read_uses(tx, seen.now) if tenant_id is None else {}
             items = [
                 _provider_stats(slug, seen, connections.by_provider.get(slug, {}), shut.get(slug))
@@ -74,7 +75,12 @@ class Stats(BaseService):
             unwell = [one.provider_slug for one in items if one.is_unwell]
             affected = await providers.count_affected(tx, tenant_id, unwell)
             items = [
-                replace(one, affected=affected.get(slug), budgets=uses.get(slug, ()))
+                replace(
+                    one,
+                    affected=affected.get(slug),
+                    budgets=uses.get(slug, ()),
+                    caps=[use for use in capped if use.cap.provider_slug == slug],
+                )
                 for one in items
                 for slug in (one.provider_slug,)
             ]

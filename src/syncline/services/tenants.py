@@ -11,6 +11,7 @@ from syncline.services.validation import check_text
 from syncline.store.data import connections, keys, tenants
 from syncline.store.data.tenants import FIRST_PLACE, Line
 from syncline.store.pool import Transaction
+from syncline.store.queue import caps
 
 BATCH_SIZE = 1000
 BEGINNING = UUID(int=0)
@@ -84,6 +85,7 @@ class Tenants(BaseService):
         while removed := await self._pool.retrying(remove_signals):
             on_progress(removed)
         await self._pool.retrying(lambda tx: tenants.delete_usage(tx, tenant_id))
+        await self._pool.retrying(lambda tx: caps.forget_tenant(tx, tenant_id))
         return revoked
 
     async def _delete_connection(self, id_: UUID, on_progress: Callable[[int], None]) -> None:

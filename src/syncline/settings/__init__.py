@@ -33,6 +33,7 @@ from syncline.settings.http import HttpSettings, ProviderSlugs
 from syncline.settings.limits import (
     BreakerSettings,
     BudgetSettings,
+    FairnessSettings,
     RateLimitSettings,
     check_scopes,
 )
@@ -298,6 +299,7 @@ class Settings(BaseSettings):
     executor: ExecutorSettings = ExecutorSettings()
     rate_limit: RateLimitSettings = RateLimitSettings()
     breaker: BreakerSettings = BreakerSettings()
+    fairness: FairnessSettings = FairnessSettings()
     budgets: Annotated[list[BudgetSettings], AfterValidator(check_scopes)] = Field(
         default_factory=list, description="How many calls may be made, by all processes together."
     )

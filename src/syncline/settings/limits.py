@@ -76,6 +76,14 @@ class BreakerSettings(checks.Component):
         )
 
 
+class FairnessSettings(checks.Component):
+    """Whether a tenant that asks for more than its share yields to the others."""
+
+    enabled: bool = Field(
+        True, description="Whether tenants that ask for more than their share yield to the others."
+    )
+
+
 class BudgetSettings(checks.Component):
     """How many calls may be made in any span of time, by all processes together."""
 

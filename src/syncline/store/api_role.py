@@ -49,6 +49,8 @@ TABLES = (
     Table("credentials", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     Table("api_requests", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     Table("tenant_usage", ("SELECT", "INSERT", "UPDATE")),
+    Table("caps", ("SELECT", "INSERT", "UPDATE", "DELETE")),
+    Table("tenant_shares", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     Table("schedulers", ("SELECT",), ANY_TENANT),
     Table("workers", ("SELECT",), ANY_TENANT),
     Table("gates", ("SELECT",), ANY_TENANT),

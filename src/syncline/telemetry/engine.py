@@ -82,6 +82,7 @@ class Telemetry:
         self._loops = metrics.LoopMetrics(define, cell)
         self._scheduler = metrics.SchedulerMetrics(define, tenant_label=tenant_label)
         self._executor = metrics.ExecutorMetrics(define)
+        self._shares = metrics.ShareMetrics(define)
         self.figures = FigureBook(self._executor)
         self.upkeep = UpkeepTelemetry(define, self._log, self._providers)
         self.budgets = BudgetTelemetry(define, self._log)
@@ -308,6 +309,14 @@ class Telemetry:
     def slots_counted(self, slots: int) -> None:
         """Show how many jobs may run at once at present."""
         self._executor.slots.set(slots)
+
+    def tenants_over_share(self, count: int) -> None:
+        """Show how many tenants ask for more than their share, as this process sees it."""
+        self._shares.over_share.set(count)
+
+    def caps_full(self, count: int) -> None:
+        """Show how many caps have no room, or are held by another process."""
+        self._shares.caps_full.set(count)
 
     def queue_measured(self, depth_by_provider: Mapping[str, int], oldest_age: timedelta) -> None:
         depths = dict.fromkeys(

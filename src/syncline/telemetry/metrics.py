@@ -138,6 +138,18 @@ class ExecutorMetrics:
         ).alone()
 
 
+class ShareMetrics:
+    """Tenants that yield, and caps."""
+
+    def __init__(self, define: "Definitions") -> None:
+        self.over_share = define.gauge(
+            "sync_executor_tenants_over_share", "Tenants that ask for more than their share."
+        ).alone()
+        self.caps_full = define.gauge(
+            "sync_executor_caps_full", "Caps that no further job may start under."
+        ).alone()
+
+
 class Definitions:
     """Defines metrics in one registry."""
 

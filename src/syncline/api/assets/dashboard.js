@@ -30,35 +30,56 @@ function replace(fresh) {
   }
 }
 
-let isLooking = false;
+// The page asks for itself again, because a stream would hold one of the browser's six connections
+// to the server for each tab.
+const EVERY = 2000, STALE_AFTER = 5000, PATIENCE = 3000;
+let freshAt = Date.now(), isOffline = false, isLooking = false;
+
+const isPaused = () => live.getAttribute("aria-pressed") !== "true";
+
+function showState() {
+  const age = Date.now() - freshAt;
+  const isStale = age >= STALE_AFTER;
+  const state = isOffline ? "Offline" : isStale ? `Stale for ${duration(age)}` : "Live";
+  const text = isPaused() ? "Paused" : state;
+  live.toggleAttribute("data-lost", !isPaused() && (isOffline || isStale));
+  if (live.lastElementChild.textContent !== text) live.lastElementChild.textContent = text;
+}
+
+function duration(milliseconds) {
+  const seconds = Math.round(milliseconds / 1000);
+  return seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`;
+}
+
 async function look() {
-  if (isLooking || document.hidden || live.getAttribute("aria-pressed") !== "true") return;
+  if (isLooking || document.hidden || isPaused()) return;
   isLooking = true;
   try {
-    const answer = await fetch(location.href, { credentials: "same-origin" });
+    const answer = await fetch(location.href, { credentials: "same-origin", signal: AbortSignal.timeout(PATIENCE) });
     if (answer.redirected) return location.reload();
-    if (answer.ok) replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
-  } catch { /* the event stream shows that the server is away */ } finally {
+    isOffline = false;
+    if (answer.ok) {
+      if (!document.querySelector("[data-live]")) return location.reload();  // an error page
+      replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      freshAt = Date.now();
+    }
+  } catch {
+    isOffline = true;
+  } finally {
     isLooking = false;
+    showState();
   }
 }
 
-if (live && document.querySelector("[data-live]")) {
+if (live && document.querySelector("[data-live], [data-retry]")) {
   live.hidden = false;
-  const events = new EventSource("/events");
-  let isFirst = true;
-  events.addEventListener("tick", () => {
-    delete live.dataset.lost;
-    if (!isFirst) look();
-    isFirst = false;
-  });
-  events.addEventListener("error", () => { live.dataset.lost = ""; });
+  setInterval(() => { look(); showState(); }, EVERY);
+  document.addEventListener("visibilitychange", look);
   live.addEventListener("click", () => {
-    const holds = live.getAttribute("aria-pressed") === "true";
-    live.setAttribute("aria-pressed", String(!holds));
-    live.lastElementChild.textContent = holds ? "Paused" : "Live";
+    live.setAttribute("aria-pressed", String(isPaused()));
+    showState();
+    look();
   });
-  addEventListener("pagehide", () => events.close());
 }
 
 const theme = document.getElementById("theme");

@@ -5,8 +5,7 @@ from importlib.resources import files
 
 from fastapi import FastAPI, Response
 
-from syncline.api.dashboard import actions, connections, events, overview, records
-from syncline.api.dashboard.events import Streams
+from syncline.api.dashboard import actions, connections, overview, records
 from syncline.api.dashboard.renderer import Dashboard
 from syncline.app import Engine
 
@@ -21,8 +20,7 @@ ASSETS = {
 def install(app: FastAPI, engine: Engine) -> None:
     """Add all pages and forms."""
     app.state.dashboard = Dashboard(engine.for_request(None))  # all pages are for operators only
-    app.state.streams = Streams()
-    for part in (overview, actions, connections, records, events):
+    for part in (overview, actions, connections, records):
         app.include_router(part.router)
 
 

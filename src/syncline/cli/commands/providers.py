@@ -6,14 +6,16 @@ from typing import Annotated
 
 import typer
 
+from syncline.cli.caps import MaxRunning, Uncapped, chosen_cap
 from syncline.cli.options import AsJson
 from syncline.cli.output import cell, print_fields, print_json, print_table, record, say
 from syncline.cli.session import session_of
 from syncline.policy.gates import Gate
 from syncline.sdk.connector import Connector
+from syncline.text import one_line
 
 commands = typer.Typer(
-    help="List providers; pause and resume them.",
+    help="List providers; pause, resume and cap them.",
     invoke_without_command=True,
     epilog="Example: syncline providers pause github --because 'maintenance until 14:00'",
 )
@@ -39,15 +41,19 @@ def show(context: typer.Context, provider: Slug, json: AsJson = False) -> None:
     session = session_of(context)
     found = session.call(lambda engine: engine.gates.list())
     gate = next((one for one in found if one.provider_slug == provider), Gate(provider))
+    uses = session.call(lambda engine: engine.shares.caps(provider_slug=provider))
+    caps = [use.as_json() for use in uses if use.cap.provider_slug == provider]
     budgets = [
         budget
         for budget in session.call(lambda engine: engine.budgets.list())
         if budget.is_in_force and budget.calls is not None and provider in budget.providers
     ]
     if json:
-        print_json({**record(gate), "budgets": [record(budget) for budget in budgets]})
+        found_budgets = [record(budget) for budget in budgets]
+        print_json({**record(gate), "budgets": found_budgets, "caps": caps})
         return
-    print_fields({"State": _state(gate), **record(gate)})
+    shown = ", ".join(_cap(**cap) for cap in caps) or "no cap"
+    print_fields({"State": _state(gate), "Runs at most": shown, **record(gate)})
     for budget in budgets:
         since = "" if budget.used is None else f" ({budget.used} used)"
         until = f"; there is room from {budget.room_at}" if budget.room_at else ""
@@ -66,6 +72,21 @@ def pause(
     """Start no job of a provider until it is resumed. Running jobs end as usual."""
     session_of(context).call(lambda engine: engine.gates.pause(provider, because=because))
     say(f"{provider} is paused. `syncline providers resume {provider}` undoes it.")
+
+
+@commands.command("set", epilog="Example: syncline providers set github --max-running 50")
+def set_(
+    context: typer.Context,
+    provider: Slug,
+    max_running: MaxRunning = None,
+    uncapped: Uncapped = False,
+) -> None:
+    """Set how many jobs of a provider run at once, of all tenants together."""
+    changes_cap, cap = chosen_cap(max_running, uncapped)
+    if not changes_cap:
+        raise typer.BadParameter("name --max-running or --uncapped")
+    session_of(context).call(lambda engine: engine.shares.set_cap(cap, provider_slug=provider))
+    say(f"Set for {provider}. Every worker knows it within a second.")
 
 
 @commands.command(epilog="Example: syncline providers resume github")
@@ -99,6 +120,11 @@ def _list(context: typer.Context, *, json: bool) -> None:
     else:
         columns = ("Provider", "State", "Connector", "From")
         print_table(columns, [tuple(map(cell, entry.values())) for entry in found])
+
+
+def _cap(tenant_id: str | None, max_running: int, running: int, **_: object) -> str:
+    whose = f"{max_running:,}" if tenant_id is None else f"{max_running:,} of {one_line(tenant_id)}"
+    return f"{whose} ({running:,} running)"
 
 
 def _state(gate: Gate) -> str:

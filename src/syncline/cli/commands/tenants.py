@@ -1,23 +1,25 @@
-"""`syncline tenants …`: export or delete everything of a tenant."""
+"""`syncline tenants …`: export or delete everything of a tenant; its weight and its caps."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syncline.cli.caps import MaxRunning, Uncapped, chosen_cap
 from syncline.cli.errors import Failure
 from syncline.cli.exports import Output, opened
 from syncline.cli.interrupts import Interrupts
-from syncline.cli.options import Yes, confirm
-from syncline.cli.output import say
+from syncline.cli.options import AsJson, Yes, confirm
+from syncline.cli.output import cell, print_json, print_table, say
 from syncline.cli.progress import progress
 from syncline.cli.session import perform, session_of
 from syncline.text import one_line
 
 if TYPE_CHECKING:
+    from syncline.app import Engine
     from syncline.model import TenantSize
 
 commands = typer.Typer(
-    help="Export or delete everything of a tenant.",
+    help="Export or delete everything of a tenant; set its weight and its caps.",
     no_args_is_help=True,
     epilog="Example: syncline tenants export acme --output acme.ndjson",
 )
@@ -71,6 +73,55 @@ def delete(context: typer.Context, tenant: Tenant, yes: Yes = False) -> None:
         size, revoked = perform(work)
     keys = "1 key" if revoked == 1 else f"{revoked:,} keys"
     print(f"Deleted tenant {one_line(tenant)} with {_counted(size)}; revoked {keys}.")
+
+
+@commands.command("set", epilog="Example: syncline tenants set acme --weight 3 --max-running 20")
+def set_(
+    context: typer.Context,
+    tenant: Tenant,
+    weight: Annotated[
+        float | None, typer.Option(help="Its share as a multiple of the usual one; 1 is usual.")
+    ] = None,
+    max_running: MaxRunning = None,
+    uncapped: Uncapped = False,
+    provider: Annotated[
+        str | None,
+        typer.Option(metavar="SLUG", help="Set the cap for its jobs at this provider only."),
+    ] = None,
+) -> None:
+    """Set a tenant's weight, and how many of its jobs run at once.
+
+    A weight counts while more is due than there are slots. What runs already goes on.
+    """
+    changes_cap, cap = chosen_cap(max_running, uncapped)
+    if weight is None and not changes_cap:
+        raise typer.BadParameter("name --weight, --max-running or --uncapped")
+    if provider is not None and not changes_cap:
+        raise typer.BadParameter("--provider goes with --max-running or --uncapped")
+
+    async def change(engine: "Engine") -> None:
+        if weight is not None:
+            await engine.shares.set_weight(tenant, weight)
+        if changes_cap:
+            await engine.shares.set_cap(cap, tenant_id=tenant, provider_slug=provider)
+
+    session_of(context).call(change)
+    say(f"Set for tenant {one_line(tenant)}. Every worker knows it within a second.")
+
+
+@commands.command("list", epilog="Example: syncline tenants list --json")
+def list_(context: typer.Context, json: AsJson = False) -> None:
+    """List tenants that have a weight or a cap, or that ask for more than their share now."""
+    found = session_of(context).call(lambda engine: engine.shares.tenants())
+    if json:
+        print_json([one.as_json() for one in found])
+        return
+    rows = [
+        (one.tenant_id, one.weight, one.shown_caps, one.due if one.is_heavy else None)
+        for one in found
+    ]
+    columns = ("Tenant", "Weight", "Runs at most", "Over its share, with due")
+    print_table(columns, [tuple(map(cell, row)) for row in rows])
 
 
 def _counted(size: "TenantSize") -> str:

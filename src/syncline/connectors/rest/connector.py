@@ -20,7 +20,7 @@ from syncline.connectors.rest.config import (
 from syncline.connectors.timestamps import earlier, later, latest, read_instant
 from syncline.errors import Permanent, Transient
 from syncline.http import HttpClient, Response, Validators
-from syncline.http.pagination import find
+from syncline.http.pagination import find_in, parse
 from syncline.model import Connection, Signal, SyncResult
 from syncline.offload import in_thread_if_large
 from syncline.sdk.connector import Connector
@@ -82,6 +82,13 @@ class Rest(Connector):
             connection, base_url=api.base_url, headers=api.headers, authentication=authentication
         ) as http:
             yield Listing(http, api, secret)
+
+
+class Parsed(NamedTuple):
+    """An answer and its document, which is parsed once."""
+
+    response: Response
+    document: Any
 
 
 class Page(NamedTuple):
@@ -148,14 +155,17 @@ class Place:
 
 
 def _read_page(api: Api, answer: Response, place: Place, secret: Iterable[str]) -> Page:
-    records = find(answer, api.records)
+    document = parse(answer)
+    records = find_in(document, api.records)
     if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
         kind = (
             Permanent if place == Place() else Transient
         )  # a known API may be down for maintenance
         raise kind(f"config.records: the answer has no list of objects at {api.records!r}")
     is_first = place.next is None
-    following = _next_page(api.pagination, answer, place.next, len(records), secret)
+    following = _next_page(
+        api.pagination, Parsed(answer, document), place.next, len(records), secret
+    )
     if following is not None and following == place.next:
         raise Permanent("config.pagination: the next page of a page is itself")
     seen = _largest(api.since, records, place.seen, is_first=is_first)
@@ -177,7 +187,7 @@ def _page(signals: list[Signal], place: Place) -> Page:
 
 def _next_page(
     pagination: Pagination,
-    answer: Response,
+    answer: Parsed,
     current: Mapping[str, Any] | None,
     count: int,
     secret: Iterable[str],
@@ -195,19 +205,19 @@ def _next_page(
         return None
     if pagination.style == "token":
         return {"params": {parameter: following}}
-    url = answer.url.join(str(following))
+    url = answer.response.url.join(str(following))
     for name in secret:  # cursors are stored unencrypted
         url = url.without_param(name)
     return {"url": str(url)}
 
 
-def _next_place(pagination: Pagination, answer: Response) -> Any:
+def _next_place(pagination: Pagination, answer: Parsed) -> Any:
     """Return where a page says the next one is."""
     if pagination.style == "link":
-        return answer.links.get("next", {}).get("url")
+        return answer.response.links.get("next", {}).get("url")
     if pagination.header:
-        return answer.headers.get(pagination.header)
-    return find(answer, pagination.field) if pagination.field else None
+        return answer.response.headers.get(pagination.header)
+    return find_in(answer.document, pagination.field) if pagination.field else None
 
 
 def _page_size(pagination: Pagination) -> dict[str, Any]:

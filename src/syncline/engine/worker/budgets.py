@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
 
 from syncline.clock import monotonic
 from syncline.engine.context import EngineContext
@@ -71,6 +71,7 @@ class BudgetKeeper:
         self.calls = calls
         self._budgets: dict[str, Budget] = {}  # in force, by scope
         self._of: dict[str, tuple[Budget, ...]] = {}  # by provider
+        self._common: dict[str, list[CallLimit]] = {}  # the same, where all share a bucket
         self._has_come = False
         self._look_at = 0.0
         self._read_at = 0.0
@@ -103,6 +104,11 @@ class BudgetKeeper:
         self._budgets = in_force(found)
         self._of = by_provider(self._budgets)
         limits = {scope: _limit(budget) for scope, budget in self._budgets.items()}
+        self._common = {
+            slug: common
+            for slug, ones in self._of.items()
+            if (common := [limits[one.scope] for one in ones if one.members is Members.ALL])
+        }
         self.calls.set_limits(
             {slug: tuple(limits[one.scope] for one in ones) for slug, ones in self._of.items()}
         )
@@ -155,16 +161,16 @@ class BudgetKeeper:
 
     def short_among(self, providers: Collection[str], most: int) -> list[Group]:
         """Return the providers whose budget may not have room for so many jobs, in groups."""
-        if not self._of:
+        if not self._common:
             return []
         now = monotonic()
         groups: dict[Sequence[str], list[str]] = {}
         for slug in providers:
-            shared = [one for one in self._of.get(slug, ()) if one.members is Members.ALL]
+            limits = self._common.get(slug, ())
             wanted = most * self.calls.calls_per_run(slug)
-            shares = [self.calls.share(_limit(budget)) for budget in shared]
+            shares = [self.calls.share(limit) for limit in limits]
             if any(share.waiting or share.room(now) < wanted for share in shares):
-                groups.setdefault(tuple(one.scope for one in shared), []).append(slug)
+                groups.setdefault(tuple(limit.scope for limit in limits), []).append(slug)
         return [tuple(slugs) for slugs in groups.values()]
 
     async def reserve(self, session: SessionLease, group: Group, most: int) -> Reservation | None:
@@ -217,8 +223,7 @@ class BudgetKeeper:
                 await self._fill(tx, [(share, 0, 0) for share in given], waits=False)
 
     def _shared(self, group: Group) -> list[Share]:
-        shared = [one for one in self._of.get(group[0], ()) if one.members is Members.ALL]
-        return [self.calls.share(_limit(budget)) for budget in shared]
+        return [self.calls.share(limit) for limit in self._common.get(group[0], ())]
 
     def _try_later(self, group: Group, shares: Sequence[Share], wanted: float) -> None:
         """Let claims pass over these providers until there is some room, then try one at once."""
@@ -246,38 +251,43 @@ class BudgetKeeper:
         self.calls.wanted.clear()
         self._count()
         self.calls.is_in_trouble = True  # unless this step succeeds
-        await self._exchange()
+        await self._exchange(waits=monotonic() >= self._hurry_until)
         self.calls.is_in_trouble = False
         seconds = self.calls.serve()
         return READ_EVERY if seconds is None else min(READ_EVERY, timedelta(seconds=seconds))
 
-    async def _exchange(self) -> None:
+    async def _exchange(self, *, waits: bool) -> None:
         if monotonic() >= self._read_at + READ_EVERY.total_seconds():
             async with self._pool.statement() as tx:
                 await self._read(tx)
         wants = self.calls.wants()
         for start in range(0, len(wants), LARGEST_TAKING):
-            await self._take(list(islice(wants, start, start + LARGEST_TAKING)))
+            await self._take(wants[start : start + LARGEST_TAKING], waits=waits)
         if monotonic() >= self._tidy_at:
             await self._tidy()
 
     async def tell(self) -> None:
-        """Tell the buckets what was spent, if this process has not yet."""
-        if self.calls.wanted.is_set():
-            await self.step()
+        """Tell the buckets what was spent, if this process has not yet.
 
-    async def _take(self, wants: Sequence[tuple[Share, int, int]]) -> None:
+        Whatever goes wrong, it is told the next time.
+        """
+        if self.calls.wanted.is_set():
+            with suppress(Exception):
+                await self._exchange(waits=False)
+
+    async def _take(self, wants: Sequence[tuple[Share, int, int]], *, waits: bool) -> None:
         """Take calls in a statement that ends even if this process stops: what it told was told."""
 
         async def fill() -> None:
             async with self._pool.statement() as tx:
-                await self._fill(tx, wants, waits=monotonic() >= self._hurry_until)
+                await self._fill(tx, wants, waits=waits)
 
         filling = asyncio.create_task(fill())
         try:
             await asyncio.shield(filling)
         except asyncio.CancelledError:
-            await filling
+            with suppress(Exception):
+                await filling
             raise
 
     async def _fill(
@@ -312,7 +322,10 @@ class BudgetKeeper:
                 self.calls.remember(share)
             else:
                 _add_block(share, taken, asked_at)
-        return {share: _taken_of(found, share) for share in takings}
+        return {
+            share: found[key].taken if (key := (share.limit.scope, share.member)) in found else 0
+            for share in takings
+        }
 
     async def _tidy(self) -> None:
         """Forget members that make no calls, here and in the database."""
@@ -373,11 +386,6 @@ def _take_over(share: Share, taking: Taking, *, was_sent: bool) -> None:
     if taking.unused and taking.unused_since is not None and not was_sent:
         share.unused += taking.unused
         share.unused_since = min(taking.unused_since, share.unused_since or taking.unused_since)
-
-
-def _taken_of(found: Mapping[tuple[str, str], Taken], share: Share) -> int:
-    taken = found.get((share.limit.scope, share.member))
-    return 0 if taken is None else taken.taken
 
 
 def _add_block(share: Share, taken: Taken, asked_at: float) -> None:

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 from syncline.clock import Clock, monotonic
 from syncline.engine.context import EngineContext
 from syncline.engine.worker.budgets import Group
+from syncline.engine.worker.fair_claims import FairClaims, Wanted
 from syncline.engine.worker.gatekeeper import Gatekeeper
+from syncline.engine.worker.share_book import ShareBook
 from syncline.engine.worker.slots import Slots
 from syncline.policy.lines import Lines
 from syncline.store.errors import LostRace
@@ -39,8 +42,11 @@ class ClaimedBatch:
 class Claimer:
     """Claims due jobs for one kind of slots: ready ones, and those whose backoff has ended."""
 
-    def __init__(self, context: EngineContext, slots: Slots, gatekeeper: Gatekeeper) -> None:
+    def __init__(
+        self, context: EngineContext, slots: Slots, gatekeeper: Gatekeeper, book: ShareBook
+    ) -> None:
         self._gatekeeper = gatekeeper
+        self._fair = FairClaims(context, slots, book)
         self._budgets = gatekeeper.budgets
         self._turn = 0  # whose claim comes first, while a budget is short
         self._settings = context.settings.executor
@@ -143,18 +149,36 @@ class Claimer:
     async def _claim_of(
         self, session: SessionLease, providers: Sequence[str], limit: int, *, poison_jobs: int = 0
     ) -> ClaimedBatch:
-        """Claim jobs of these providers.
+        """Claim jobs of these providers: what stands first, unless it matters whose they are."""
+        # The lease counts from here, also by an injected clock: a look before may take long.
+        is_fair = await self._fair.is_needed(session, self._lines.known)
+        asked_at = monotonic()
+        lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
+        wanted = Wanted(providers, limit, poison_jobs, lease)
+        rows: Sequence[Any]
+        if is_fair:
+            rows, is_full = await self._fair.claim(session, wanted, self._claim_first)
+        else:
+            rows, is_full = await self._claim_first(session, wanted)
+            self._fair.note_ordinary(is_full=is_full)
+        suspects = claims.count_poison_jobs(rows)
+        return ClaimedBatch(self._slots, rows, lease.token, asked_at, suspects, is_full)
+
+    async def _claim_first(
+        self, session: SessionLease, wanted: Wanted
+    ) -> tuple[Sequence[Any], bool]:
+        """Claim the jobs that stand first; return them, and whether more may be due.
 
         It is repeated if it found nothing but lines that this process did not know.
         """
-        ended = self._ended_backoffs(providers)
-        await ended.look(session, limit)
-        batch = await self._claim_once(session, ended, limit, poison_jobs)
+        ended = self._ended_backoffs(wanted.providers)
+        await ended.look(session, wanted.limit)
+        rows, is_full = await self._claim_once(session, ended, wanted)
         for _ in range(REPEATED):
-            if batch.rows or not batch.is_full:
+            if rows or not is_full:
                 break
-            batch = await self._claim_once(session, ended, limit, poison_jobs)
-        return batch
+            rows, is_full = await self._claim_once(session, ended, wanted)
+        return rows, is_full
 
     def _ended_backoffs(self, providers: Sequence[str]) -> "EndedBackoffs":
         """Return what is known of these providers; while some are shut, of the others alone."""
@@ -167,35 +191,38 @@ class Claimer:
         return self._ended_of_some.setdefault(tuple(providers), new)
 
     async def _claim_once(
-        self, session: SessionLease, ended: "EndedBackoffs", limit: int, poison_jobs: int
-    ) -> ClaimedBatch:
+        self, session: SessionLease, ended: "EndedBackoffs", wanted: Wanted
+    ) -> tuple[Sequence[Any], bool]:
         from_start = self._lines.is_start_due(monotonic(), is_idle=self._is_idle)
-        lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
         only = None if ended is self._ended else frozenset(ended.providers)
         request = ClaimRequest(
             ended.providers,
-            limit,
-            poison_jobs=poison_jobs,
+            wanted.limit,
+            poison_jobs=wanted.poison_jobs,
             flight_by_type=self._settings.single_flight == "job_type",
             lines=self._lines.columns(from_start=from_start, only=only),
-            ended=ended.first(OFFERED_FOR_ONE * limit),
+            ended=ended.first(OFFERED_FOR_ONE * wanted.limit),
+            is_counted=wanted.is_counted,
         )
-        asked_at = monotonic()
-        found = await self._race(session, request, lease)
+        found = await self._race(session, request, wanted)
         if found is None:
-            return ClaimedBatch(self._slots, (), lease.token, asked_at, 0, is_full=False)
-        is_full = self._learn(found, request, ended, from_start=from_start)
-        suspects = claims.count_poison_jobs(found.jobs)
-        return ClaimedBatch(self._slots, found.jobs, lease.token, asked_at, suspects, is_full)
+            return (), False
+        return found.jobs, self._learn(found, request, ended, from_start=from_start)
 
     async def _race(
-        self, session: SessionLease, request: ClaimRequest, lease: Lease
+        self, session: SessionLease, request: ClaimRequest, wanted: Wanted
     ) -> ClaimedRows | None:
-        """Return what the claim found; None if others were faster each time."""
+        """Return what the claim found; None if others were faster each time.
+
+        Under a cap it is part of a transaction, and whoever began that tries again.
+        """
+        if wanted.is_counted:
+            async with session() as tx:
+                return await claims.claim(tx, request, wanted.lease)
         for _ in range(LOST_RACES):
             with suppress(*LostRace), self._telemetry.claim():
                 async with session() as tx:
-                    return await claims.claim(tx, request, lease)
+                    return await claims.claim(tx, request, wanted.lease)
         return None
 
     def _learn(
@@ -216,12 +243,17 @@ class Claimer:
             ended.take(request.ended, found.jobs, is_full=is_full)
         return is_full or has_new_lines or ended.has_more
 
+    async def walk(self) -> timedelta:
+        """Find out whose jobs stand where, if that matters; return how long to wait."""
+        return await self._fair.step()
+
     def look_again(self) -> None:
         """Let the next claim look for everything that is due, however soon it comes."""
         self._gatekeeper.look_again()
         self._budgets.look_again()
         self._lines.start_over()
         self._ended.look_again()
+        self._fair.look_again()
         self._ended_of_some.clear()
 
 

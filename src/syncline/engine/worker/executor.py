@@ -15,6 +15,7 @@ from syncline.engine.worker.claimer import ClaimedBatch, Claimer
 from syncline.engine.worker.gatekeeper import Gatekeeper
 from syncline.engine.worker.runs import Run, Runs, safe_seconds
 from syncline.engine.worker.settle import ACTIVE
+from syncline.engine.worker.share_book import ShareBook
 from syncline.engine.worker.slots import Slots, make_slots
 from syncline.engine.worker.streams import Streams
 from syncline.errors import ContractError, SyncError, Transient
@@ -31,6 +32,7 @@ from syncline.store.queue.claims import Claim
 SMALL_CLAIM, LARGEST_CLAIM = 25, 2000
 RELEASE_SECONDS = 3  # after the grace, a slow database gets this long to take the rows back
 STARTED_IN_A_ROW = 100  # then answers of the database get a turn of the event loop
+LONG = timedelta(seconds=1)
 
 
 class Executor:
@@ -56,7 +58,8 @@ class Executor:
         self.slots = make_slots(
             self._callers, self._settings.concurrency, self._settings.max_run_seconds
         )
-        self._claimers = {slots: Claimer(context, slots, gatekeeper) for slots in self.slots}
+        book = ShareBook(context)
+        self._claimers = {slots: Claimer(context, slots, gatekeeper, book) for slots in self.slots}
         self._preparation = Preparation(token_refresher, self._calls)
         self._checker = PageChecker(self._settings.page_limits)
         self._streams = Streams(context, runs, self._checker)
@@ -102,6 +105,10 @@ class Executor:
                     batches.append(await self._claim(session, slots))
                 await self._start(batches[-1])
         return sum(len(batch.rows) for batch in batches)
+
+    async def walk(self) -> timedelta:
+        """Find out whose jobs stand where in the queue, beside the claims."""
+        return min([await claimer.walk() for claimer in self._claimers.values()], default=LONG)
 
     def _choose_slots(self) -> list[Slots]:
         """Return the slots to claim jobs for.

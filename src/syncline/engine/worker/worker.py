@@ -58,6 +58,7 @@ class Worker:
         lease = self._context.settings.executor.lease
         return [
             LoopSpec("claim", self.executor.step, wake=self.claim_now),
+            LoopSpec("walk", self.executor.walk),
             LoopSpec("reap", self.reaper.step),
             LoopSpec("gates", self.gatekeeper.step, wake=self.gatekeeper.step_now),
             LoopSpec("budgets", self.budgets.step, wake=self.budgets.calls.wanted),

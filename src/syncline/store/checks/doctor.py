@@ -79,6 +79,8 @@ NEEDED = {
     "signals": ("SELECT", "INSERT", "column UPDATE", "DELETE"),
     "credentials": EVERYTHING,
     "gates": EVERYTHING,
+    "caps": EVERYTHING,
+    "tenant_shares": EVERYTHING,
     "gate_reports": EVERYTHING,
     "limited_connections": EVERYTHING,
     "provider_starts": EVERYTHING,

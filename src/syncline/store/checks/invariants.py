@@ -164,6 +164,24 @@ INVARIANTS = (
         """,
     ),
     Invariant(
+        "caps_hold",
+        "No job has started since two seconds after a cap was set while it was full.",
+        (),
+        """
+        -- Caps under which more jobs run than they allow, and not all of them since before.
+        SELECT nullif(cap.tenant_id, '') AS tenant_id,
+               nullif(cap.provider_slug, '') AS provider_slug, cap.max_running, seen.running
+          FROM {schema}.caps cap CROSS JOIN LATERAL (
+               SELECT count(*) AS running, max(j.started_at) AS started_at
+                 FROM {schema}.sync_jobs j
+                WHERE j.status = 'running'
+                  AND (cap.tenant_id = '' OR j.tenant_id = cap.tenant_id)
+                  AND (cap.provider_slug = '' OR j.provider_slug = cap.provider_slug)) seen
+         WHERE seen.running > cap.max_running
+           AND seen.started_at > cap.set_at + interval '2 seconds' LIMIT $1
+        """,
+    ),
+    Invariant(
         "running_has_lease",
         "A job is running if, and only if, it has a lease"
         f" (of finished jobs, the newest {NEWEST} are read).",

@@ -73,11 +73,12 @@ CLAIM = """
          WHERE lines.priority >= (SELECT priority FROM horizon)
          UNION ALL
         SELECT retried.* FROM (
-            -- Of the jobs whose backoff has ended the caller knows the first, in order ($15).
+            -- Jobs that the caller names ($15): the first whose backoff has ended, in order; or
+            -- those that he chose by tenant.
             SELECT waited.* FROM unnest($15::uuid[]) AS ended (id) CROSS JOIN LATERAL (
                 SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
                   FROM {schema}.sync_jobs j
-                 WHERE j.id = ANY (ARRAY[ended.id]) AND j.lapses <= 1
+                 WHERE j.id = ANY (ARRAY[ended.id]) AND j.lapses <= $17
                    AND CASE j.status WHEN 'queued' THEN true ELSE false END
                    AND j.provider_slug = ANY ($1::text[])
                    AND j.priority >= (SELECT priority FROM horizon)
@@ -131,7 +132,7 @@ CLAIM = """
            SET status = 'running', started_at = coalesce($2::timestamptz, now()), lease_token = $6,
                lease_expires_at = coalesce($2::timestamptz, now()) + $7::interval,
                flight = CASE WHEN $5::bool THEN j.job_type ELSE '' END, committed_pages = 0,
-               updated_at = now()
+               is_counted = $16, updated_at = now()
                -- OFFSET 0 here and the array below, neither of which can be hashed, keep the
                -- planner from reading all connections and all jobs (31 µs a job became 18).
           FROM picked CROSS JOIN LATERAL (
@@ -229,6 +230,8 @@ class ClaimRequest:
     flight_by_type: bool  # one running job per connection and type, not per connection
     lines: LineColumns
     ended: Sequence[UUID] = ()  # jobs whose backoff has ended, the first ones in order
+    is_counted: bool = False  # under a cap, whose row is locked
+    most_lapses: int = POISON_LAPSES - 1  # of the jobs named by id
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +260,8 @@ async def claim(tx: Transaction, request: ClaimRequest, lease: Lease) -> Claimed
         *request.lines.known,
         *request.lines.gaps,
         request.ended,
+        request.is_counted,
+        request.most_lapses,
     )
     looks = [_read_look(row) for row in takewhile(_is_line, rows)]
     return ClaimedRows(rows[len(looks) :], looks)

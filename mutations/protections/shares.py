@@ -1,0 +1,90 @@
+"""Shares of tenants, and caps."""
+
+from mutations.mutation import Mutation
+
+CAPS = "tests/engine/worker/test_caps.py"
+SHARES_TESTS = "tests/engine/worker/test_shares.py"
+
+SHARES = (
+    Mutation(
+        "what runs under a cap: counted after the lock",
+        "a cap is counted in a snapshot that begins before its row is locked",
+        "engine/worker/share_book.py",
+        (
+            (
+                "        held, has_new = await caps.lock(tx, keys, now=now, new_for=NEW_FOR)\n",
+                "        has_new = True\n",
+            ),
+            (
+                "with_uncounted=all_of_them)\n",
+                "with_uncounted=all_of_them)\n"
+                "        held, _ = await caps.lock(tx, keys, now=now, new_for=NEW_FOR)\n",
+            ),
+        ),
+        "tests/store/test_cap_races.py::test_what_is_claimed_while_a_claim_begins_is_counted_by_it",
+    ),
+    Mutation(
+        "what runs under a cap: everybody's",
+        "jobs that were claimed before the cap was set do not count",
+        "engine/worker/share_book.py",
+        (
+            (
+                "has_new or self._has_uncounted or monotonic() >= self._count_all_at",
+                "False",
+            ),
+        ),
+        f"{CAPS}::test_a_running_job_counts_until_it_is_reaped",
+    ),
+    Mutation(
+        "what runs under a cap: runs that are being stopped",
+        "a cancelled run does not count while its connector goes on",
+        "store/queue/caps.py",
+        (
+            (
+                "provider_slug, true FROM {schema}.sync_jobs\n         WHERE",
+                "provider_slug, true FROM {schema}.sync_jobs\n         WHERE false AND",
+            ),
+        ),
+        f"{CAPS}::test_a_run_that_was_cancelled_counts_until_it_has_stopped",
+    ),
+    Mutation(
+        "room under a cap: a cap that somebody else holds",
+        "a claim takes room under a cap that it could not lock",
+        "policy/caps.py",
+        (("cap.max_running if cap.key in held else 0", "cap.max_running"),),
+        "tests/store/test_cap_races.py::test_a_cap_that_another_claim_holds_has_no_room",
+    ),
+    Mutation(
+        "room under a cap: several caps",
+        "a job needs room under one of its caps only",
+        "policy/caps.py",
+        (
+            (
+                "(EVERY, provider_slug), (tenant_id, provider_slug))",
+                "(EVERY, provider_slug))",
+            ),
+        ),
+        f"{CAPS}::test_a_job_may_be_under_three_caps_at_once",
+    ),
+    Mutation(
+        "turns: tenants within their share",
+        "a flood does not yield",
+        "policy/shares.py",
+        (("    return frozenset(heavy) if has_others", "    return frozenset() if has_others"),),
+        f"{SHARES_TESTS}::test_a_flood_yields_to_those_within_their_share",
+    ),
+    Mutation(
+        "turns: tenants that ask for more",
+        "a flood starves while others have jobs due",
+        "policy/shares.py",
+        (("    return min(LARGEST_RESERVE, of_heavy / of_all)", "    return 0 * of_all"),),
+        f"{SHARES_TESTS}::test_a_flood_does_not_starve",
+    ),
+    Mutation(
+        "turns: weights",
+        "weights change nothing",
+        "policy/shares.py",
+        (("begins + 1 / weights.get(tenant, 1)", "begins + 1"),),
+        f"{SHARES_TESTS}::test_weights_divide_what_floods_get",
+    ),
+)

@@ -1,0 +1,85 @@
+"""Weights of tenants, and how many jobs may run at once."""
+
+from syncline.errors import Invalid
+from syncline.policy.caps import EVERY, CapUse
+from syncline.policy.shares import TenantLimits, TenantShare
+from syncline.services.base import BaseService
+from syncline.services.validation import check_text
+from syncline.store.pool import Transaction
+from syncline.store.queue import caps
+
+LEAST_WEIGHT, LARGEST_WEIGHT = 0.01, 1000
+LARGEST_CAP = 1_000_000
+
+
+class Shares(BaseService):
+    async def tenants(self) -> list[TenantLimits]:
+        """Return the tenants with a weight or a cap, and those that ask for more than a share."""
+
+        async def read(tx: Transaction) -> list[TenantLimits]:
+            now = await self._clock.now(tx)
+            shares = {share.tenant_id: share for share in await caps.read_shares(tx)}
+            uses = [use for use in await caps.read_uses(tx) if use.cap.tenant_id != EVERY]
+            of_tenant = {
+                tenant: tuple(use for use in uses if use.cap.tenant_id == tenant)
+                for tenant in sorted({*shares, *(use.cap.tenant_id for use in uses)})
+            }
+            return [
+                TenantLimits(tenant, share.weight, share.is_heavy(now), share.heavy_due, own)
+                for tenant, own in of_tenant.items()
+                for share in [shares.get(tenant) or TenantShare(tenant)]
+            ]
+
+        return await self._pool.reading(read)
+
+    async def caps(
+        self, *, tenant_id: str | None = None, provider_slug: str | None = None
+    ) -> list[CapUse]:
+        """Return all caps, or those that cover a tenant or a provider, with what runs."""
+
+        async def read(tx: Transaction) -> list[CapUse]:
+            return await caps.read_uses(tx, tenant_id=tenant_id, provider_slug=provider_slug)
+
+        return await self._pool.reading(read)
+
+    async def set_weight(self, tenant_id: str, weight: float) -> None:
+        """Give a tenant so many times the share of others; 1 is the usual weight."""
+        check_text("tenant_id", tenant_id, characters=255)
+        if not LEAST_WEIGHT <= weight <= LARGEST_WEIGHT:
+            raise Invalid("weight", f"is {weight}; it is {LEAST_WEIGHT} to {LARGEST_WEIGHT}")
+
+        async def change(tx: Transaction) -> None:
+            await caps.set_weight(tx, tenant_id, weight)
+            await caps.forget_heavy(tx, before=await self._clock.now(tx))
+
+        await self._change(change)
+
+    async def set_cap(
+        self,
+        max_running: int | None,
+        *,
+        tenant_id: str | None = None,
+        provider_slug: str | None = None,
+    ) -> None:
+        """Let at most so many jobs of a tenant, a provider or both run at once; None ends that.
+
+        What runs already goes on; nothing more starts until there is room.
+        """
+        if tenant_id is None and provider_slug is None:
+            raise Invalid("tenant_id", "is missing, and so is provider_slug; name one of them")
+        if tenant_id is not None:
+            check_text("tenant_id", tenant_id, characters=255)
+        if provider_slug is not None:
+            check_text("provider_slug", provider_slug, characters=100)
+        if max_running is not None and not 0 <= max_running <= LARGEST_CAP:
+            raise Invalid("max_running", f"is {max_running}; it is 0 to {LARGEST_CAP}")
+
+        async def change(tx: Transaction) -> None:
+            whose = tenant_id or EVERY, provider_slug or EVERY
+            if max_running is None:
+                await caps.clear(tx, *whose)
+            else:
+                await caps.set_cap(tx, *whose, max_running, now=await self._clock.now(tx))
+            await self._wakeup.notify(tx)
+
+        await self._change(change)
