@@ -153,8 +153,13 @@ TALLIES = """
 """
 
 FORGET_REPORTS = """
-    -- Forget what was reported of a provider, or by processes that are gone.
-    DELETE FROM {schema}.gate_reports WHERE provider_slug = $1 OR reported_at < $2
+    -- Forget what was reported of a provider, or by processes that are gone. A process that reports
+    -- at this moment may wait for the gate that this transaction has opened: its row stays.
+    DELETE FROM {schema}.gate_reports
+     WHERE (provider_slug, process_id) IN (
+           SELECT provider_slug, process_id FROM {schema}.gate_reports
+            WHERE provider_slug = $1 OR reported_at < $2
+              FOR UPDATE SKIP LOCKED)
 """
 
 
