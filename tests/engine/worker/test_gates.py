@@ -58,6 +58,20 @@ async def test_three_connections_that_are_limited_at_once_mean_the_application(
     assert await world.run_due("12:00:30") == 0
 
 
+async def test_limits_that_several_processes_meet_at_once_count_together(world: World) -> None:
+    """Each notes its own before it counts, so the last one to note counts all of them."""
+    async with world.another_engine() as other:
+        for one in (world, world, other):
+            await one.job(await one.connection())
+            one.script(RateLimited("slow down", retry_after_seconds=60))
+            await one.run_due()
+        ours, theirs = (one.engine._worker.gatekeeper for one in (world, other))
+        await ours._note_limited(ours._notes)
+        await theirs.step()
+
+    assert len(await world.sql("SELECT FROM {schema}.gates WHERE closed_until IS NOT NULL")) == 1
+
+
 async def test_one_connection_that_is_limited_again_and_again_is_its_own_affair(
     world: World,
 ) -> None:
