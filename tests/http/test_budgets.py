@@ -1,6 +1,7 @@
 """Calls without room wait, and are never sent without it."""
 
 import asyncio
+from uuid import uuid4
 
 import pytest
 
@@ -47,6 +48,26 @@ async def test_a_budget_that_is_removed_lets_waiting_calls_go() -> None:
     budgets.serve()
 
     await waiting
+
+
+async def test_calls_that_would_wait_for_long_are_deferred_at_once() -> None:
+    """Ten a second flow in: of a hundred that wait, twenty may stay, and keep their slots."""
+    budgets = CallBudgets()
+    budgets.open()
+    budgets.set_limits({"app": (LIMIT,)})
+    calls = [asyncio.create_task(budgets.take(Spender("app", "", uuid4()))) for _ in range(100)]
+    await asyncio.sleep(0)
+    [share] = budgets.common
+    share.level, share.seen_at = 0.0, monotonic()
+
+    budgets.serve()
+    await asyncio.sleep(0)
+
+    deferred = [call for call in calls if call.done()]
+    assert 78 <= len(deferred) <= 82
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
 
 
 async def test_without_a_budget_nothing_is_kept() -> None:

@@ -194,15 +194,21 @@ async def test_all_three_say_the_same_queue(world: World, client: httpx2.AsyncCl
     await world.job(await world.connection(), scheduled_at=now - 7 * MINUTE)
     await add_backoff(world, await world.connection(), hinted=False)
     await world.running_job(await world.connection())
+    for _ in range(2):
+        await world.job(await world.connection(), scheduled_at=now + MINUTE)
 
     api = await get_json(client, "/v1/stats")
     page = await get_words(client, "/")
 
     assert (api["due_jobs"], api["running_jobs"], api["backoff_jobs"]) == (1, 1, 1)
-    assert "Due now 1 the oldest for 7 min" in page
+    assert (
+        api["later_jobs"] == (await world.engine.stats.overview(tenant_id="acme")).queue.later == 2
+    )
+    assert "Due now 1 the oldest for 7 min ; 2 scheduled for later" in page
     assert "Running 1" in page
     assert "In backoff 1" in page
-    assert "Due and waiting: 1, the oldest for 7 min (github 1)" in await show_status(world)
+    printed = await show_status(world)
+    assert "Due and waiting: 1, the oldest for 7 min (github 1); scheduled for later: 2" in printed
     assert (await status_json(world))["queue"]["depth_by_provider"] == {"github": 1}
 
 

@@ -141,6 +141,7 @@ class ProviderOut(BaseModel):
     connections: dict[str, int]
     running: int
     due: int
+    later: int = Field(description="Queued for a time that has not come yet.")
     backoff: int
     rate_limited: int
     oldest_due_at: datetime | None
@@ -208,6 +209,7 @@ class StatsOut(BaseModel):
     connections: dict[str, int]
     running_jobs: int
     due_jobs: int
+    later_jobs: int = Field(description="Queued for a time that has not come yet.")
     backoff_jobs: int
     oldest_due_at: datetime | None
     recent_outcomes: dict[str, int]

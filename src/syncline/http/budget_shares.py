@@ -21,6 +21,7 @@ class CallLimit:
     capacity: float
     rate: float
     hold_seconds: float
+    per_seconds: float = 3600.0
     is_reported: bool = False
 
 
@@ -97,7 +98,10 @@ class Share:
 
     def seconds_until(self, calls: float, now: float) -> float:
         """Return about how long it takes until so many calls are in the bucket."""
-        calls = min(calls, self.limit.capacity)
+        return self.seconds_for(min(calls, self.limit.capacity), now)
+
+    def seconds_for(self, calls: float, now: float) -> float:
+        """Return about how long it takes to make so many calls, each as soon as it flows in."""
         wait = max(0.0, calls - self.room(now)) / self.limit.rate
         if self.left is not None and self.left < calls and now < self.left_until:
             wait = max(wait, self.left_until - now)

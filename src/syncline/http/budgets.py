@@ -235,8 +235,10 @@ class CallBudgets:
             # A limit that is much lower than ours is another one: of a user, or of a second.
             is_ours = left.limit is None or 2 * left.limit >= limits[0].calls
             spoken_of = list(limits) if is_ours else []
-        remaining, seconds, now = left.calls, left.seconds, monotonic()
+        remaining, now = left.calls, monotonic()
         for limit in spoken_of:
+            # A reset that is further away is a mistake, or another limit's: look again by then.
+            seconds = min(left.seconds, limit.per_seconds)
             share = self._share(limit, spender, now)
             if remaining >= share.room(now) + share.in_hand(now) + seconds * limit.rate:
                 continue  # it has more than we would use until then
@@ -303,7 +305,7 @@ class CallBudgets:
             for share in waiter.shares:
                 ahead[share] += waiter.count
                 if share.seen_at is not None and share.seen_at >= waiter.asked_at:
-                    seconds = max(seconds, share.seconds_until(ahead[share], now))
+                    seconds = max(seconds, share.seconds_for(ahead[share], now))
             if now + seconds > waiter.asked_at + PATIENCE_SECONDS and not waiter.done.done():
                 self._leave(waiter)
                 ahead.subtract(dict.fromkeys(waiter.shares, waiter.count))

@@ -59,10 +59,14 @@ class BackoffGroup:
 
 @dataclass(slots=True)
 class QueueStats:
-    """What is due, running and in backoff; counts end at a bound, and `is_bounded` says so."""
+    """What is due, scheduled for later, running and in backoff.
+
+    Counts end at a bound, and `is_bounded` says so.
+    """
 
     provider_slug: str
     due: int = 0
+    later: int = 0
     oldest_due_at: datetime | None = None
     running: int = 0
     backoffs: list[BackoffGroup] = field(default_factory=list)
@@ -212,6 +216,7 @@ def sum_queues(queues: Iterable[QueueStats]) -> QueueStats:
     for queue in queues:
         if queue.oldest_due_at is not None:
             total.add_due(queue.due, queue.oldest_due_at)
+        total.later += queue.later
         total.running += queue.running
         total.backoffs += queue.backoffs
         total.is_bounded |= queue.is_bounded

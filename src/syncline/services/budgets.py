@@ -64,7 +64,10 @@ class Budgets(BaseService):
         burst: int | None = None,
         providers: tuple[str, ...] = (),
     ) -> BudgetState:
-        """Set the operator's budget of a scope. Every process obeys it within five seconds."""
+        """Set the operator's budget of a scope. Every process obeys it within five seconds.
+
+        What the provider said that it has left is forgotten, until it says so again.
+        """
         if isinstance(calls, bool) or not (calls == "unlimited" or isinstance(calls, int)):
             raise Invalid("calls", "must be a number, or unlimited")
         number = None if calls == "unlimited" else calls
@@ -73,6 +76,7 @@ class Budgets(BaseService):
         async def change(tx: Transaction) -> None:
             now = await self._clock.now(tx)
             await budgets.set_all(tx, Source.OPERATOR, [budget], now=now)
+            await budgets.forget_remainders(tx, scope)
             await self._end_deferrals(tx, budget.providers)
 
         await self._change(change)

@@ -300,6 +300,20 @@ async def test_what_it_says_never_raises_it(world: World) -> None:
     assert connector.made == 3
 
 
+async def test_a_reset_far_away_closes_a_budget_for_one_span_at_most(world: World) -> None:
+    connector = Caller()
+    connector.headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "2000000"}
+    async with calling(world, connector) as other:
+        await other.engine.budgets.set("calls", calls=10_000, per="10m")
+        await due(other, 1, calls=5)
+        await other.run_due()
+        [closed] = await other.engine.budgets.list()
+        reset = await other.engine.budgets.set("calls", calls=10_000, per="10m")
+
+    assert (closed.room, closed.room_at) == (0, at("12:10"))
+    assert reset.room_at is None, "an operator knows better"
+
+
 async def test_a_limit_that_is_another_one_lowers_nothing(world: World) -> None:
     """What one user has left says nothing about the application."""
     connector = Caller()

@@ -74,6 +74,7 @@ def _provider(one: ProviderStats, kind: str) -> ProviderOut:
         connections=dict(one.connections),
         running=one.queue.running,
         due=one.queue.due,
+        later=one.queue.later,
         backoff=one.queue.backoff,
         rate_limited=one.queue.rate_limited,
         oldest_due_at=one.queue.oldest_due_at,
@@ -83,7 +84,7 @@ def _provider(one: ProviderStats, kind: str) -> ProviderOut:
         trouble=provider_trouble(one) if one.is_unwell else None,
         affected_connections=one.affected.connections if one.affected else None,
         affected_tenants=one.affected.tenants if one.affected else None,
-        inexact=inexact | _bounded(one.queue, "due", "backoff", "rate_limited"),
+        inexact=inexact | _bounded(one.queue, "due", "later", "backoff", "rate_limited"),
     )
 
 
@@ -94,6 +95,7 @@ def _stats(seen: Overview, freshness: Freshness) -> StatsOut:
         connections={name: one.count for name, one in counts.by_status.items() if one.count},
         running_jobs=queue.running,
         due_jobs=queue.due,
+        later_jobs=queue.later,
         backoff_jobs=queue.backoff,
         oldest_due_at=queue.oldest_due_at,
         recent_outcomes=sum_counts(seen.outcomes.values()),
@@ -101,12 +103,12 @@ def _stats(seen: Overview, freshness: Freshness) -> StatsOut:
         workers_alive=len(seen.alive),
         freshness=FreshnessOut(**asdict(freshness)),
         troubles=[TroubleOut(**asdict(one)) for one in seen.troubles],
-        inexact=_estimated(counts) | _bounded(queue, "due_jobs", "backoff_jobs"),
+        inexact=_estimated(counts) | _bounded(queue, "due_jobs", "later_jobs", "backoff_jobs"),
     )
 
 
-def _bounded(queue: QueueStats, due: str, *backoff: str) -> dict[str, str]:
-    found = {due: "at_least"} if queue.is_bounded else {}
+def _bounded(queue: QueueStats, due: str, later: str, *backoff: str) -> dict[str, str]:
+    found = dict.fromkeys((due, later), "at_least") if queue.is_bounded else {}
     return found | (dict.fromkeys(backoff, "at_least") if queue.is_backoff_bounded else {})
 
 

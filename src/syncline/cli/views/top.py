@@ -110,8 +110,9 @@ def _throughput(snapshot: Snapshot, rates: Rates) -> Text:
 
 def _queue(seen: Overview) -> Text:
     total = seen.queue
+    rest = f"; scheduled for later: {total.later:,}; in backoff: {total.backoff:,}"
     if not total.due or total.oldest_due_at is None:
-        return Text("Due and waiting: none")
+        return Text(f"Due and waiting: none{rest}")
     waiting = sorted(seen.queues.values(), key=lambda queue: -queue.due)
     shown = ", ".join(
         f"{one_line(queue.provider_slug)} {queue.due:,}" for queue in waiting[:6] if queue.due
@@ -119,7 +120,7 @@ def _queue(seen: Overview) -> Text:
     due = figure(Figure(total.due, "at_least" if total.is_bounded else "exact"))
     oldest = duration(seen.now - total.oldest_due_at)
     return Text(
-        f"Due and waiting: {due}, the oldest for {oldest} ({shown})",
+        f"Due and waiting: {due}, the oldest for {oldest} ({shown}){rest}",
         no_wrap=True,
         overflow="ellipsis",
     )

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 
 from syncline.clock import monotonic
 from syncline.engine.context import EngineContext
+from syncline.engine.worker.budget_takings import add_block, limit_of, take_over, taking_of
 from syncline.errors import Invalid
-from syncline.http.budget_shares import Block, CallLimit, Share
+from syncline.http.budget_shares import CallLimit, Share
 from syncline.http.budgets import CallBudgets
 from syncline.policy.budgets import (
     Bucket,
@@ -25,7 +26,6 @@ from syncline.sdk.connector import Connector
 from syncline.store.errors import is_held
 from syncline.store.pool import SessionLease, Transaction
 from syncline.store.queue import budgets
-from syncline.store.queue.budgets import Taken, Taking
 
 READ_EVERY = timedelta(seconds=1)  # a change is obeyed soon after
 STALE_SECONDS = 1.5  # a claim reads the budgets itself if the loop has not for so long
@@ -103,7 +103,7 @@ class BudgetKeeper:
             return
         self._budgets = in_force(found)
         self._of = by_provider(self._budgets)
-        limits = {scope: _limit(budget) for scope, budget in self._budgets.items()}
+        limits = {scope: limit_of(budget) for scope, budget in self._budgets.items()}
         self._common = {
             slug: common
             for slug, ones in self._of.items()
@@ -298,7 +298,7 @@ class BudgetKeeper:
         If somebody holds a bucket for long, the others do not wait for it.
         """
         takings = {
-            share: _taking(share, budget, needed, wanted)
+            share: taking_of(share, budget, needed, wanted)
             for share, needed, wanted in wants
             if (budget := self._budgets.get(share.limit.scope)) is not None
         }
@@ -312,16 +312,16 @@ class BudgetKeeper:
             if is_held(error):
                 self._hurry_until = monotonic() + HURRY_SECONDS
             for share, taking in takings.items():
-                _take_over(share, taking, was_sent=not is_held(error))
+                take_over(share, taking, was_sent=not is_held(error))
             self.calls.remember(*takings)
             raise
         for share, taking in takings.items():
             taken = found.get((share.limit.scope, share.member))
             if taken is None:
-                _take_over(share, taking, was_sent=False)
+                take_over(share, taking, was_sent=False)
                 self.calls.remember(share)
             else:
-                _add_block(share, taken, asked_at)
+                add_block(share, taken, asked_at)
         return {
             share: found[key].taken if (key := (share.limit.scope, share.member)) in found else 0
             for share in takings
@@ -329,11 +329,11 @@ class BudgetKeeper:
 
     async def _tidy(self) -> None:
         """Forget members that make no calls, here and in the database."""
-        self._tidy_at = monotonic() + TIDY_SECONDS
         self.calls.forget_idle()
         async with self._pool.transaction() as tx:
             now = await self._clock.now(tx)
-            await budgets.remove_full(tx, now=now - READ_EVERY, limit=MOST_REMOVED)
+            removed = await budgets.remove_full(tx, now=now - READ_EVERY, limit=MOST_REMOVED)
+        self._tidy_at = monotonic() + (TIDY_SECONDS if removed < MOST_REMOVED else 1)
 
     def _count(self) -> None:
         made, deferred = self.calls.made, self.calls.deferred
@@ -342,59 +342,3 @@ class BudgetKeeper:
             self._telemetry.calls_deferred(deferred)
             made.clear()
             deferred.clear()
-
-
-def _limit(budget: Budget) -> CallLimit:
-    return CallLimit(
-        budget.scope,
-        budget.calls or 0,
-        budget.members,
-        budget.capacity,
-        budget.rate,
-        budget.hold.total_seconds(),
-        budget.is_reported,
-    )
-
-
-def _taking(share: Share, budget: Budget, needed: int, wanted: int) -> Taking:
-    """Return what to ask of a bucket; what is told to it is told once."""
-    said_left, said_seconds = share.said or (None, None)
-    taking = Taking(
-        budget,
-        share.member,
-        needed,
-        wanted,
-        share.spent,
-        share.unused,
-        share.unused_since,
-        said_left,
-        said_seconds,
-    )
-    share.spent, share.unused, share.unused_since, share.said = 0, 0, None, None
-    return taking
-
-
-def _take_over(share: Share, taking: Taking, *, was_sent: bool) -> None:
-    """Keep what a bucket was not told, for the next time.
-
-    If it may have been told after all, what was spent counts twice, and what lapsed is lost: there
-    is never more room than there should be.
-    """
-    share.spent += taking.spent
-    if share.said is None and taking.said_left is not None and taking.said_seconds is not None:
-        share.said = taking.said_left, taking.said_seconds
-    if taking.unused and taking.unused_since is not None and not was_sent:
-        share.unused += taking.unused
-        share.unused_since = min(taking.unused_since, share.unused_since or taking.unused_since)
-
-
-def _add_block(share: Share, taken: Taken, asked_at: float) -> None:
-    """Add calls that were taken; they lapse a hold after they were asked for."""
-    if taken.taken:
-        lapses_at = asked_at + share.limit.hold_seconds
-        share.blocks.append(Block(taken.taken, lapses_at, taken.now))
-        share.last_block = taken.taken
-    share.level, share.seen_at = taken.tokens, asked_at
-    share.left = taken.left_calls
-    if taken.left_until is not None:
-        share.left_until = asked_at + (taken.left_until - taken.now).total_seconds()

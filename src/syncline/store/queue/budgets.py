@@ -143,23 +143,21 @@ TAKE = """
             AS asked (scope, member, needed, wanted, spent, unused, unused_since, said_left,
                       said_seconds, capacity, calls, rate, per_seconds)
     ), locked AS MATERIALIZED (
-        SELECT bucket.scope, bucket.member, bucket.tokens, bucket.counted_at, bucket.clipped_at,
+        SELECT asked.*, bucket.tokens, bucket.counted_at AS last_counted_at, bucket.clipped_at,
                bucket.left_calls, bucket.left_until, bucket.window_at, bucket.window_taken,
-               bucket.window_calls, bucket.window_seconds
+               (bucket.window_calls, bucket.window_seconds) <> (asked.calls, asked.per_seconds)
+                   AS is_changed
           FROM {schema}.budget_buckets bucket
           JOIN asked ON asked.scope = bucket.scope AND asked.member = bucket.member
          ORDER BY bucket.scope, bucket.member
            FOR NO KEY UPDATE OF bucket
     ), timed AS (
-        SELECT asked.*, moment.now, locked.tokens, locked.clipped_at, locked.left_calls,
-               locked.left_until, locked.window_at, locked.window_taken,
-               (locked.window_calls, locked.window_seconds) <> (asked.calls, asked.per_seconds)
-                   AS is_changed,
-               locked.counted_at > moment.now + interval '5 seconds' AS went_back,
-               greatest(locked.counted_at, moment.now) AS counted_at,
-               locked.tokens + asked.rate
-               * greatest(0, extract(epoch FROM moment.now - locked.counted_at)) AS flowed
-          FROM locked JOIN asked USING (scope, member) CROSS JOIN moment
+        SELECT locked.*, moment.now,
+               last_counted_at > moment.now + interval '5 seconds' AS went_back,
+               greatest(last_counted_at, moment.now) AS counted_at,
+               tokens + rate * greatest(0, extract(epoch FROM moment.now - last_counted_at))
+                   AS flowed
+          FROM locked CROSS JOIN moment
     ), filled AS (
         SELECT timed.*,
                CASE WHEN flowed >= capacity OR went_back THEN now ELSE clipped_at END AS clipped,
@@ -300,6 +298,17 @@ async def _take(
         [budget.per.total_seconds() for budget in budgets],
     )
     return {(row["scope"], row["member"]): Taken(*row) for row in rows}
+
+
+FORGET_REMAINDERS = """
+    -- Forget what the provider said that it has left.
+    UPDATE {schema}.budget_buckets SET left_calls = NULL, left_until = NULL
+     WHERE scope = $1 AND left_until IS NOT NULL
+"""
+
+
+async def forget_remainders(tx: Transaction, scope: str) -> int:
+    return await tx.execute(FORGET_REMAINDERS, scope)
 
 
 END_DEFERRALS = """

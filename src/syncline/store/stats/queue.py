@@ -11,8 +11,8 @@ JOBS_READ = 20_000
 BACKOFFS_READ = 5_000  # of each provider
 
 READY = """
-    -- Due jobs of each provider and priority, up to a bound. The recursion hops along the index
-    -- from one provider and priority to the next.
+    -- Due jobs of each provider and priority, and those scheduled for later, up to a bound. The
+    -- recursion hops along the index from one provider and priority to the next.
     WITH RECURSIVE heads AS (
         (SELECT provider_slug, priority, scheduled_at FROM {schema}.sync_jobs
           WHERE status = 'queued' AND retry_after IS NULL
@@ -36,7 +36,12 @@ READY = """
                 SELECT FROM {schema}.sync_jobs j
                  WHERE j.provider_slug = heads.provider_slug AND j.priority = heads.priority
                    AND j.status = 'queued' AND j.retry_after IS NULL AND j.scheduled_at <= $1
-                 ORDER BY j.scheduled_at LIMIT $2) AS bounded) AS due
+                 ORDER BY j.scheduled_at LIMIT $2) AS bounded) AS due,
+           (SELECT count(*) FROM (
+                SELECT FROM {schema}.sync_jobs j
+                 WHERE j.provider_slug = heads.provider_slug AND j.priority = heads.priority
+                   AND j.status = 'queued' AND j.retry_after IS NULL AND j.scheduled_at > $1
+                 ORDER BY j.scheduled_at LIMIT $2) AS bounded) AS later
       FROM heads
 """
 
@@ -128,7 +133,8 @@ class _Queues:
 async def _read_all(tx: Transaction, queues: _Queues, now: datetime) -> None:
     for row in await tx.fetch(READY, now, JOBS_READ):
         queues.of(row).add_due(row["due"], row["scheduled_at"])
-        queues.of(row).is_bounded |= row["due"] >= JOBS_READ
+        queues.of(row).later += row["later"]
+        queues.of(row).is_bounded |= max(row["due"], row["later"]) >= JOBS_READ
     for row in await tx.fetch(BACKOFF, now, BACKOFFS_READ):
         queues.add_backoff(row)
     for row in await tx.fetch(RUNNING, JOBS_READ):
@@ -146,6 +152,7 @@ async def _read_tenant(tx: Transaction, queues: _Queues, tenant_id: str, now: da
             queues.add_backoff(row)
         else:
             queues.of(row).add_due(row["due"], row["first_at"])
+            queues.of(row).later += row["count"] - row["due"]
     if sum(row["count"] for row in rows) >= JOBS_READ:
         for queue in queues.found.values():
             queue.is_bounded = queue.is_backoff_bounded = True
