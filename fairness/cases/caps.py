@@ -2,6 +2,8 @@
 
 import asyncio
 
+from faults.waiting import until
+
 from fairness.cases import Case
 from fairness.measure import Figure
 from fairness.stage import Stage
@@ -41,8 +43,9 @@ async def capped_tenant(stage: Stage) -> list[Figure]:
     await stage.add_connections(20_000 if not stage.is_quick else 3_000, "capped", "nap")
     await stage.add_connections(200, "free", "nap", spread_seconds=60)
     stage.start(4 if stage.is_quick else CLAIMERS)
+    await until(lambda: has_run(stage), within=60, what="a run under the cap")
     loop = asyncio.get_running_loop()
-    await stage.kill_every(seconds / 8, until_at=loop.time() + seconds)
+    await stage.kill_every(seconds / (2 if stage.is_quick else 8), until_at=loop.time() + seconds)
     [capped] = await stage.database.fetch(RUNNING, "capped")
     [free] = await stage.database.fetch(RUNNING, "free")
     return [
@@ -51,6 +54,10 @@ async def capped_tenant(stage: Stage) -> list[Figure]:
         Figure("mean", float(capped["mean"] or 0)),
         Figure("commits of another tenant", int(free["commits"]), at_least=1),
     ]
+
+
+async def has_run(stage: Stage) -> bool:
+    return bool(await stage.value("SELECT count(*) FROM public.runs WHERE tenant_id = 'capped'"))
 
 
 CASES = (Case("a cap", "a tenant never has one run too many, at any commit", (), capped_tenant),)

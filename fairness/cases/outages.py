@@ -107,7 +107,7 @@ async def network_down(stage: Stage) -> list[Figure]:
     async def all_probed() -> bool:
         return bool(await stage.value(PROBED, 0.7 * first_probe))
 
-    await until(all_probed, within=2 * first_probe, what="a third probe of each")
+    await until(all_probed, within=4 * first_probe + 10, what="a third probe of each")
     up_at = [await stage.provider.order(name, "behave", mode="answers") for name in ALL][-1]
     await asyncio.sleep(first_probe + 6)
     firsts = []
