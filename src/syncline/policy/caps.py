@@ -78,12 +78,17 @@ class Rooms:
             self._room[key] -= 1
         return bool(keys)
 
+    def fits(self, tenant_id: str, provider_slug: str) -> bool:
+        """Take the place of one job if there is room, and return whether there was."""
+        if not self.has_room(tenant_id, provider_slug):
+            return False
+        self.take(tenant_id, provider_slug)
+        return True
+
+    def has_room_under(self, key: tuple[str, str]) -> bool:
+        return self._room[key] > 0
+
     @property
     def least(self) -> int:
         """How many jobs may start whosever they are."""
         return min(self._room.values())
-
-    @property
-    def full(self) -> int:
-        """How many caps have no room."""
-        return sum(room <= 0 for room in self._room.values())

@@ -10,10 +10,11 @@ from uuid import UUID, uuid4
 from syncline.clock import Clock, monotonic
 from syncline.engine.context import EngineContext
 from syncline.engine.worker.budgets import Group
-from syncline.engine.worker.fair_claims import FairClaims, Wanted
+from syncline.engine.worker.fair_claims import FairClaims
 from syncline.engine.worker.gatekeeper import Gatekeeper
 from syncline.engine.worker.share_book import ShareBook
 from syncline.engine.worker.slots import Slots
+from syncline.engine.worker.wanted import Wanted
 from syncline.policy.lines import Lines
 from syncline.store.errors import LostRace
 from syncline.store.pool import SessionLease

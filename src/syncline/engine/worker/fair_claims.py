@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,13 +17,14 @@ from syncline.engine.context import EngineContext
 from syncline.engine.worker.queue_walk import QueueWalk
 from syncline.engine.worker.share_book import ShareBook
 from syncline.engine.worker.slots import Slots
+from syncline.engine.worker.wanted import Wanted
 from syncline.policy.caps import EVERY, Rooms
 from syncline.policy.lines import BEFORE_ALL, LineColumns
 from syncline.policy.shares import Turns, find_heavy, reserved_share
 from syncline.store.errors import LostRace
 from syncline.store.pool import SessionLease, Transaction
 from syncline.store.queue import caps, claims, walks
-from syncline.store.queue.claims import ClaimRequest, Lease
+from syncline.store.queue.claims import ClaimRequest
 from syncline.store.queue.walks import Standing
 
 NO_LINES = LineColumns(((), (), (), ()), ((), (), ()))
@@ -35,23 +36,14 @@ NOTE_EVERY_SECONDS = 1.0
 WALK_PAUSE, IDLE_PAUSE = timedelta(seconds=0.03), timedelta(seconds=0.2)
 HEAVY_FOR = timedelta(seconds=5)  # what is noted about a tenant holds so long
 MOST_OFFERED = 4  # times as many jobs as wanted: other processes may have taken most of them
-TRIES, RETRY_SECONDS = 4, 0.005  # while another process holds a cap
+TRIES, LEAST_CHECKED = 4, 100
+RETRY_SECONDS, MOST_MISSED = 0.005, 50  # while another process holds a cap
+FULL_SECONDS = 0.02  # a cap that was full is not asked again for so long, if others fill the slots
 MOST_SUSPECTS, POISON_EVERY_SECONDS = 20, 0.5
 ANY_LAPSES = 32767  # the column is a smallint
 NO_CAPS = Rooms((), {}, held=())
 
-Fill = Callable[[SessionLease, "Wanted"], Awaitable[tuple[Sequence[Any], bool]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to claim: of these providers, so many, with so many poison jobs, under this lease."""
-
-    providers: Sequence[str]
-    limit: int
-    poison_jobs: int
-    lease: Lease
-    is_counted: bool = False  # under caps, in a transaction that holds them
+Fill = Callable[[SessionLease, Wanted], Awaitable[tuple[Sequence[Any], bool]]]
 
 
 class FairClaims:
@@ -75,6 +67,8 @@ class FairClaims:
         self._must_look = False  # before the next claim
         self._was_full = False  # the last ordinary claim
         self._is_stale = False  # the last claim under caps got less than it knew of
+        self._full: dict[tuple[str, str], float] = {}  # caps, and how long to take them for full
+        self._missed = 0  # claims in a row that found a cap held by another process
         self._offered = 1  # times as many jobs as wanted
         self._passes = 0
         self._sample_at = self._judge_at = self._note_at = self._poison_at = 0.0
@@ -153,10 +147,11 @@ class FairClaims:
         """
         if self._book.caps and not self._heavy:
             ample = await self._claim_amply(wanted, fill)
-            self._must_look = self._must_look or self._is_ample  # the walk has paused
-            self._is_ample = ample is not None
+            had_paused, self._is_ample = self._is_ample, ample is not None
             if ample is not None:
                 return ample
+            if had_paused:
+                await self._begin(session)
         is_short = self._book.caps and self._walk.known < wanted.limit
         if self._must_look or (is_short and not self._looking.locked()):
             await self._look(session)
@@ -294,68 +289,91 @@ class FairClaims:
         return None
 
     async def _claim_capped(self, session: SessionLease, wanted: Wanted) -> tuple[list[Any], bool]:
-        """Claim jobs where caps are set; return them, and whether more may be due."""
-        poison = await self._find_poison(session, wanted)
-        if not poison and not self._book.covering(self._walk.pairs()):
-            return await self._claim_uncapped(session, wanted)
-        for tries_left in reversed(range(TRIES)):
-            keys = self._book.covering(
-                self._walk.pairs() | {(job.tenant_id, job.provider_slug) for job in poison}
-            )
-            drawn: list[Standing] = []
-            try:
-                async with self._pool.transaction() as tx:
-                    rooms, all_free = await self._book.lock_and_count(tx, keys)
-                    drawn = await self._draw_capped(tx, wanted, rooms)
-                    rows = await self._claim_rooms(tx, wanted, drawn, rooms)
-                    rows += await self._claim_poison(tx, wanted, poison, rooms)
-            except LostRace:
-                self._walk.put_back(drawn)
-                continue
-            self._telemetry.caps_full(rooms.full)
-            self._is_stale = len(rows) < len(drawn)
-            if rows or not tries_left or (all_free and not self._is_stale):
-                break
-            if not all_free:
-                await pause(RETRY_SECONDS)  # another process holds a cap, for a moment only
-        else:
-            return [], False
-        return rows, len(rows) >= wanted.limit or self._is_stale or not self._walk.is_at_end
+        """Claim jobs where caps are set; return them, and whether more may be due.
 
-    async def _claim_uncapped(
-        self, session: SessionLease, wanted: Wanted
-    ) -> tuple[list[Any], bool]:
-        """Claim jobs none of which is under a cap."""
+        Most jobs are under no cap, and are claimed as ever. Caps that were full a moment ago are
+        asked again only if slots are left.
+        """
+        rows: list[Any] = []
+        full = {key for key, until in self._full.items() if until > monotonic()}
+        poison, has_missed = await self._find_poison(session, wanted), False
         for _ in range(TRIES):
-            async with session() as tx:
-                drawn = await self._draw_capped(tx, wanted, NO_CAPS)
-            rows = await self._claim_alone(session, wanted, drawn, wanted.limit)
-            self._is_stale = len(rows) < len(drawn)
-            if rows or not self._is_stale:
+            left = replace(wanted, limit=wanted.limit - len(rows))
+            open_caps = self._book.caps.keys() - full
+            guess = Rooms(self._book.caps.values(), {}, held=open_caps)
+            drawn = await self._draw_within_caps(session, left, guess)
+            under = [job for job in drawn if guess.keys(job.tenant_id, job.provider_slug)]
+            ids = {job.id for job in under}
+            free = [job for job in drawn if job.id not in ids]
+            rows += await self._claim_free(session, left, free)
+            if under or poison:
+                found, full, is_free = await self._claim_counted(wanted, under, poison)
+                rows, poison, has_missed = rows + found, [], has_missed or not is_free
+            elif len(open_caps) == len(self._book.caps):
                 break
-        return rows, len(rows) >= wanted.limit or self._is_stale or not self._walk.is_at_end
+            else:
+                full = set()
+            if len(rows) >= wanted.limit:
+                break
+        self._missed = self._missed + 1 if has_missed and not rows else 0
+        if self._missed:
+            await pause(RETRY_SECONDS)  # another process holds a cap, for a moment only
+        has_more = 0 < self._missed < MOST_MISSED or self._is_stale or not self._walk.is_at_end
+        return rows, has_more or len(rows) >= wanted.limit
 
-    async def _draw_capped(self, tx: Transaction, wanted: Wanted, rooms: Rooms) -> list[Standing]:
+    async def _draw_within_caps(
+        self, session: SessionLease, wanted: Wanted, rooms: Rooms
+    ) -> list[Standing]:
         """Draw jobs as far as there is room: those within their share in order, then the others."""
         within = [EVERY, *sorted(self._book.capped_tenants - self._heavy)]
         if self._is_stale:  # then other processes have taken some of what is known
-            first = [job.id for job in self._walk.first({*within, *self._heavy}, wanted.limit)]
-            self._walk.drop(set(first) - await walks.still_queued(tx, first), wanted.limit)
+            count = max(wanted.limit, LEAST_CHECKED)
+            first = [job.id for job in self._walk.first({*within, *self._heavy}, count)]
+            async with session() as tx:
+                self._walk.drop(set(first) - await walks.still_queued(tx, first), count)
         reserved = self._reserve(wanted.limit)
         drawn = self._walk.draw(within, wanted.limit - reserved, wanted.providers, rooms)
         drawn += self._draw_heavy(wanted.limit - len(drawn), wanted, rooms)
         drawn += self._walk.draw(within, wanted.limit - len(drawn), wanted.providers, rooms)
+        self._is_stale = False
         return drawn
 
-    async def _claim_rooms(
-        self, tx: Transaction, wanted: Wanted, drawn: Sequence[Standing], rooms: Rooms
+    async def _claim_free(
+        self, session: SessionLease, wanted: Wanted, drawn: Sequence[Standing]
     ) -> list[Any]:
-        """Claim drawn jobs; those under a cap are marked, so that they can be counted."""
-        counted = [job for job in drawn if rooms.keys(job.tenant_id, job.provider_slug)]
-        ids = {job.id for job in counted}
-        free = [job for job in drawn if job.id not in ids]
-        rows = await self._claim_drawn(tx, wanted, counted, is_counted=True)
-        return rows + await self._claim_drawn(tx, wanted, free)
+        """Claim drawn jobs that are under no cap."""
+        if not drawn:
+            return []
+        rows = await self._claim_alone(session, wanted, drawn, len(drawn))
+        self._is_stale = self._is_stale or len(rows) < len(drawn)
+        return rows
+
+    async def _claim_counted(
+        self, wanted: Wanted, drawn: Sequence[Standing], poison: Sequence[Standing]
+    ) -> tuple[list[Any], set[tuple[str, str]], bool]:
+        """Claim drawn jobs that are under caps, as far as there is room, and a poison job.
+
+        Return them, the caps that are full or held by another process, and whether none was held.
+        """
+        pairs = {(job.tenant_id, job.provider_slug) for job in (*drawn, *poison)}
+        keys = self._book.covering(pairs)
+        rows: list[Any] = []
+        try:
+            async with self._pool.transaction() as tx:
+                rooms, all_free = await self._book.lock_and_count(tx, keys)
+                fitting = [job for job in drawn if rooms.fits(job.tenant_id, job.provider_slug)]
+                rows = await self._claim_drawn(tx, wanted, fitting, is_counted=True)
+                rows += await self._claim_poison(tx, wanted, poison, rooms)
+        except LostRace:
+            self._walk.put_back(drawn)
+            return [], set(keys), False
+        kept = {job.id for job in fitting}
+        self._walk.put_back([job for job in drawn if job.id not in kept])
+        self._is_stale = self._is_stale or len(rows) < len(fitting)
+        full = {key for key in keys if not rooms.has_room_under(key)}
+        self._full = dict.fromkeys(full, monotonic() + FULL_SECONDS)
+        self._telemetry.caps_full(len(full))
+        return rows, full, all_free
 
     async def _find_poison(self, session: SessionLease, wanted: Wanted) -> list[Standing]:
         """Return the first poison jobs, if one may run now; this is asked now and then."""

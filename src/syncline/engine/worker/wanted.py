@@ -1,0 +1,17 @@
+"""What a claim is to bring."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from syncline.store.queue.claims import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to claim: of these providers, so many, with so many poison jobs, under this lease."""
+
+    providers: Sequence[str]
+    limit: int
+    poison_jobs: int
+    lease: Lease
+    is_counted: bool = False  # under caps, in a transaction that holds them
