@@ -154,3 +154,27 @@ async def test_a_flood_of_a_tenant_with_an_odd_name_yields(world: World, tenant:
     await add(world, "small", 1, scheduled_at=at("12:00"))
 
     assert (await order(world)).index("small") < 12
+
+
+@pytest.mark.parametrize("setting", ["portable", "pgbouncer"])
+async def test_shares_and_caps_hold_on_any_server(world: World, setting: str) -> None:
+    await world.engine.shares.set_cap(1, tenant_id="capped")
+    await add(world, "flood", 40)
+    await add(world, "capped", 5)
+    await add(world, "small", 1, scheduled_at=at("12:00"))
+
+    assert (await order(world, **{setting: True})).index("small") < 14
+
+
+async def test_a_connection_that_is_paused_keeps_nobody_waiting(world: World) -> None:
+    """Its jobs are cancelled, whatever a process knows of them."""
+    await add(world, "flood", 30)
+    await add(world, "small", 1, scheduled_at=at("12:00"))
+    await world.sql("UPDATE {schema}.connections SET status = 'paused' WHERE tenant_id = 'flood'")
+    connector = ScriptedConnector("github")
+    connector.script.append(SyncResult())
+    async with world.another_engine([connector], executor={"concurrency": 2}) as engine:
+        await engine.engine.run_due()
+
+    statuses = await world.sql("SELECT DISTINCT tenant_id, status FROM {schema}.sync_jobs")
+    assert {tuple(row) for row in statuses} == {("flood", "cancelled"), ("small", "succeeded")}

@@ -160,8 +160,8 @@ class FairClaims:
         rows = await self._claim_by_share(session, wanted)
         if len(rows) >= wanted.limit:
             return rows, True
-        rest = replace(wanted, limit=wanted.limit - len(rows))
-        filled, has_more = await fill(session, rest)
+        filled, has_more = await fill(session, replace(wanted, limit=wanted.limit - len(rows)))
+        self._walk.drop({row["id"] for row in filled}, 2 * wanted.limit)
         return [*rows, *filled], has_more
 
     def _judge(self) -> bool:
