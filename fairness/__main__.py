@@ -9,6 +9,7 @@ from tempfile import mkdtemp
 
 from rich.console import Console
 
+from fairness import model
 from fairness.cases import load_cases
 from fairness.run import as_markdown, run_all
 
@@ -34,7 +35,7 @@ def main() -> int:
         return 130
     seconds = time.monotonic() - began
     (folder / "figures.md").write_text(as_markdown(results, seconds))
-    for plot in [plot for result in results for plot in result.plots]:
+    for plot in [model.draw(), *(plot for result in results for plot in result.plots)]:
         (folder / f"{plot.name}.svg").write_text(plot.draw())
     missed = [result.case.name for result in results if not result.is_good]
     console.print(f"{len(cases) - len(missed)} of {len(cases)} cases kept, {seconds:.0f} s.")

@@ -55,9 +55,12 @@ async def run_all(
             async with one_at_a_time:
                 return await asyncio.to_thread(server.create_database, template)
 
+        def group_of(case: Case) -> int:
+            return 0 if is_quick else case.group
+
         run = Run(folder, seed, is_quick, create_database)
         results = []
-        for _, group in groupby(sorted(cases, key=lambda case: case.group), lambda one: one.group):
+        for _, group in groupby(sorted(cases, key=group_of), group_of):
             tasks = [asyncio.create_task(prove(case, run)) for case in group]
             for done in asyncio.as_completed(tasks):
                 results.append(await done)

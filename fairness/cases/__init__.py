@@ -20,7 +20,7 @@ class Case:
 
 
 def load_cases() -> list[Case]:
-    from fairness.cases import budgets, limits, outages
+    from fairness.cases import budgets, caps, costs, floods, limits, outages
 
-    modules = (budgets, limits, outages)
+    modules = (budgets, limits, outages, caps, floods, costs)
     return [case for module in modules for case in module.CASES]

@@ -10,7 +10,7 @@ from fairness.stage import Call, Stage
 CONNECTIONS = 600  # once a minute each: ten calls a second
 USUAL_RATE = CONNECTIONS / 60
 NOTICED_SECONDS = 1.0
-UNTIL_ALL_RUN_SECONDS = 10  # what comes due before would be a burst, once a minute
+UNTIL_ALL_RUN_SECONDS = 14  # what comes due before would be a burst, once a minute
 APPLICATIONS = ("app-1", "app-2", "app-3")
 
 OTHERS_ATTEMPTS = """

@@ -50,6 +50,7 @@ class Auditor:
         self._jobs: dict[UUID, dict[str, Any]] = {}
         self._connections: dict[UUID, dict[str, Any]] = {}
         self._had_full_pass: set[str] = set()
+        self.caps: dict[tuple[str, str], int] = {}  # by tenant and provider; "" means all
         self.commits = 0
         self.lapses = 0
 
@@ -76,6 +77,8 @@ class Auditor:
                 may_go_back.add(job["connection_id"])
             self._jobs[id_] = job
         self._judge_company({job["connection_id"] for job in changed["job"].values()})
+        if self.caps and changed["job"]:
+            self._judge_caps()
         for id_, connection in changed["connection"].items():
             self._judge_connection(self._connections.get(id_), connection, may_go_back)
             self._connections[id_] = connection
@@ -112,6 +115,18 @@ class Auditor:
                     if place in seen:
                         self._complain(f"two {place[0]} jobs at once", seen[place], job)
                     seen[place] = job
+
+    def _judge_caps(self) -> None:
+        """Complain of more running jobs than a cap allows."""
+        running = [job for job in self._jobs.values() if job["status"] == "running"]
+        for (tenant, provider), most in self.caps.items():
+            under = [
+                job
+                for job in running
+                if tenant in ("", job["tenant_id"]) and provider in ("", job["provider_slug"])
+            ]
+            if len(under) > most:
+                self._complain(f"{len(under)} jobs run, where {most} may", *under)
 
     def _judge_take_over(self, before: dict[str, Any], job: dict[str, Any]) -> None:
         self.lapses += 1

@@ -54,6 +54,7 @@ HOLD = {
 }
 PROVIDERS = ("blocking", "calling", "streaming")
 TENANTS = ("acme", "globex")
+WITH_CAP = 0.2  # of those that may have one
 LOCKS = ("FOR UPDATE SKIP LOCKED", "FOR NO KEY UPDATE SKIP LOCKED", "FOR SHARE SKIP LOCKED")
 LONGEST_HOLD_SECONDS = 40
 
@@ -69,6 +70,17 @@ class People:
         self.connections: dict[str, UUID] = {}
         self.deleted: dict[UUID, bool] = {}  # and whether its signals were to be kept
         self.deeds: Counter[str] = Counter()
+
+    async def set_caps(self) -> dict[tuple[str, str], int]:
+        """Set some caps before anything runs; return them by tenant and provider."""
+        caps: dict[tuple[str, str], int] = {}
+        for tenant, provider in (("acme", ""), ("", "calling"), ("globex", "streaming")):
+            if self._rng.random() < WITH_CAP:
+                caps[tenant, provider] = most = self._rng.randint(1, 3)
+                await self._engine.shares.set_cap(
+                    most, tenant_id=tenant or None, provider_slug=provider or None
+                )
+        return caps
 
     async def add_connection(self, tenant: str | None = None) -> None:
         name = f"account {len(self._ledger.accounts) + 1}"
@@ -184,6 +196,11 @@ class People:
             if gate.paused_at is not None:
                 await self._engine.gates.resume(gate.provider_slug)
 
+    async def set_weight(self, _name: str, _id: UUID) -> None:
+        await self._engine.shares.set_weight(
+            self._rng.choice(TENANTS), self._rng.choice((0.5, 1, 3))
+        )
+
     async def verify(self, _name: str = "", _id: UUID | None = None) -> None:
         if broken := await self._engine.verify():
             raise Broken(f"verify: {broken}")
@@ -220,6 +237,7 @@ DEEDS = {
     "resume provider": People.resume_provider,
     "retry": People.retry,
     "set interval": People.set_interval,
+    "set weight": People.set_weight,
     "trigger": People.trigger,
     "trigger full": People.trigger_full,
     "verify": People.verify,

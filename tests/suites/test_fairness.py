@@ -11,6 +11,7 @@ from fairness.measure import (
     percentile,
     seconds_until_rate,
 )
+from fairness.model import simulate
 from fairness.plot import Plot, per_second
 from fairness.provider import Application, Limit
 
@@ -88,3 +89,12 @@ def test_cases_have_different_names() -> None:
     names = [case.name for case in load_cases()]
 
     assert len(set(names)) == len(names)
+
+
+def test_in_the_model_a_flood_delays_nobody_and_takes_no_longer() -> None:
+    fair, by_time = simulate(is_fair=True), simulate(is_fair=False)
+
+    assert fair.p99 < 0.1
+    assert by_time.p99 > 30
+    # Small tenants' jobs run during the flood instead of after it.
+    assert fair.makespan < 1.03 * by_time.makespan

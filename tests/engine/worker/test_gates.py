@@ -1,12 +1,14 @@
 """Providers that are paused, limited or down: who may be called, and what it costs (P3 to P6)."""
 
+import asyncio
 from datetime import timedelta
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from support.world import World, at
 from syncline import RateLimited, SyncResult, Transient, Unauthorized
+from syncline.store.queue import gates
 
 DOWN = Transient("502 Bad Gateway")
 
@@ -54,6 +56,20 @@ async def test_three_connections_that_are_limited_at_once_mean_the_application(
     await world.job(await world.connection())
 
     assert await world.run_due("12:00:30") == 0
+
+
+async def test_limits_that_several_processes_meet_at_once_count_together(world: World) -> None:
+    """Each notes its own before it counts, so the last one to note counts all of them."""
+    async with world.another_engine() as other:
+        for one in (world, world, other):
+            await one.job(await one.connection())
+            one.script(RateLimited("slow down", retry_after_seconds=60))
+            await one.run_due()
+        ours, theirs = (one.engine._worker.gatekeeper for one in (world, other))
+        await ours._note_limited(ours._notes)
+        await theirs.step()
+
+    assert len(await world.sql("SELECT FROM {schema}.gates WHERE closed_until IS NOT NULL")) == 1
 
 
 async def test_one_connection_that_is_limited_again_and_again_is_its_own_affair(
@@ -141,6 +157,22 @@ async def test_what_several_processes_see_counts_together(world: World) -> None:
             await fail(engine, 10, DOWN)
         for engine in (world, other, world):
             await step(engine)
+
+    assert await opened(world) == ["github"]
+
+
+async def test_processes_that_find_it_down_at_once_do_not_wait_for_each_other(world: World) -> None:
+    """Each has reported, and one of them opens the gate and forgets what was reported."""
+    transaction = world.engine._worker.gatekeeper._pool.transaction
+    tally, another_process = (10, 10, [uuid4()]), uuid4()
+    async with transaction() as before:
+        await gates.report(before, "github", another_process, tally, now=at("11:59:59"))
+    async with transaction() as another, asyncio.timeout(10):
+        await gates.report(another, "github", another_process, tally, now=at("12:00"))
+        async with transaction() as tx:
+            await gates.report(tx, "github", uuid4(), tally, now=at("12:00"))
+            await gates.open_gate(tx, "github", "down", timedelta(seconds=30), now=at("12:00"))
+            await gates.forget_reports(tx, "github")
 
     assert await opened(world) == ["github"]
 

@@ -57,7 +57,6 @@ class Claimer:
         self._lines = Lines(slots.providers)
         self._ended = EndedBackoffs(context.clock, slots.providers)
         self._ended_of_some: dict[tuple[str, ...], EndedBackoffs] = {}  # while others are shut
-        self._asked_at = 0.0  # for the last claim of what stands first
         self._is_idle = True  # the last claim found less than it asked for
 
     async def claim(
@@ -152,15 +151,16 @@ class Claimer:
         self, session: SessionLease, providers: Sequence[str], limit: int, *, poison_jobs: int = 0
     ) -> ClaimedBatch:
         """Claim jobs of these providers: what stands first, unless it matters whose they are."""
+        # The lease counts from here, also by an injected clock: a look before may take long.
+        is_fair = await self._fair.is_needed(session, self._lines.known)
+        asked_at = monotonic()
         lease = Lease(uuid4(), self._clock.instant(), self._settings.lease)
         wanted = Wanted(providers, limit, poison_jobs, lease)
         rows: Sequence[Any]
-        if await self._fair.is_needed(session, self._lines.known):
-            asked_at = monotonic()
+        if is_fair:
             rows, is_full = await self._fair.claim(session, wanted, self._claim_first)
         else:
             rows, is_full = await self._claim_first(session, wanted)
-            asked_at = self._asked_at
             self._fair.note_ordinary(is_full=is_full)
         suspects = claims.count_poison_jobs(rows)
         return ClaimedBatch(self._slots, rows, lease.token, asked_at, suspects, is_full)
@@ -205,7 +205,6 @@ class Claimer:
             ended=ended.first(OFFERED_FOR_ONE * wanted.limit),
             is_counted=wanted.is_counted,
         )
-        self._asked_at = monotonic()
         found = await self._race(session, request, wanted)
         if found is None:
             return (), False

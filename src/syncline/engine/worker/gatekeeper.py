@@ -275,6 +275,8 @@ class Gatekeeper:
                 async with self._pool.statement() as tx:
                     await self._read(tx)
             else:
+                if notes.limited:
+                    await self._note_limited(notes)
                 async with self._pool.transaction() as tx:
                     await self._write(tx, notes)
                     await self._read(tx)
@@ -315,18 +317,19 @@ class Gatekeeper:
         if self._gates:
             await gates.remove_passed(tx, now=now)
 
+    async def _note_limited(self, notes: Notes) -> None:
+        """Commit them before they are counted: of several processes, the last one sees them all."""
+        async with self._pool.transaction() as tx:
+            now = await self._clock.now(tx)
+            await gates.note_limited(tx, notes.limited, now=now, within=LIMITED_WITHIN)
+
     async def _close_limited(self, tx: Transaction, notes: Notes, now: datetime) -> None:
         closed = dict(notes.closed)
         if notes.limited:
             slugs = {slug for slug, _, _ in notes.limited}
             sharing = {slug: self.budgets.sharing(slug) for slug in slugs}
-            found = await gates.note_limited(
-                tx,
-                notes.limited,
-                now=now,
-                within=LIMITED_WITHIN,
-                also={other for others in sharing.values() for other in others},
-            )
+            sharers = {one for several in sharing.values() for one in several}
+            found = await gates.count_limited(tx, slugs | sharers, since=now - LIMITED_WITHIN)
             for slug in slugs:
                 limited = [found[one] for one in sharing[slug] if one in found]
                 if is_for_everybody(sum(connections for connections, _ in limited)):

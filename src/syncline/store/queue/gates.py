@@ -1,6 +1,6 @@
 """Gates of providers: paused, closed by a limit, open because the provider is down."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -110,18 +110,23 @@ async def note_limited(
     *,
     now: datetime,
     within: timedelta,
-    also: Iterable[str] = (),
-) -> dict[str, tuple[int, datetime]]:
-    """Note limited connections; return how many each provider had lately, and until when.
-
-    `also` names other providers to return.
-    """
+) -> None:
+    """Note connections that a provider limits, and until when."""
     # One row per connection: a statement cannot change a row twice.
     latest = {(slug, id_): until for slug, id_, until in limited}
     slugs = [slug for slug, _ in latest]
     ids = [id_ for _, id_ in latest]
     await tx.execute(NOTE_LIMITED, slugs, ids, list(latest.values()), now, now - within)
-    rows = await tx.fetch(READ_LIMITED, [*slugs, *also], now - within)
+
+
+async def count_limited(
+    tx: Transaction, slugs: Collection[str], *, since: datetime
+) -> dict[str, tuple[int, datetime]]:
+    """Return how many connections each provider has limited lately, and until when.
+
+    Two processes that note and count in one transaction each would not see each other's.
+    """
+    rows = await tx.fetch(READ_LIMITED, list(slugs), since)
     return {row["provider_slug"]: (row["connections"], row["limited_until"]) for row in rows}
 
 
@@ -153,8 +158,13 @@ TALLIES = """
 """
 
 FORGET_REPORTS = """
-    -- Forget what was reported of a provider, or by processes that are gone.
-    DELETE FROM {schema}.gate_reports WHERE provider_slug = $1 OR reported_at < $2
+    -- Forget what was reported of a provider, or by processes that are gone. A process that reports
+    -- at this moment may wait for the gate that this transaction has opened: its row stays.
+    DELETE FROM {schema}.gate_reports
+     WHERE (provider_slug, process_id) IN (
+           SELECT provider_slug, process_id FROM {schema}.gate_reports
+            WHERE provider_slug = $1 OR reported_at < $2
+              FOR UPDATE SKIP LOCKED)
 """
 
 
