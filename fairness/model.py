@@ -4,10 +4,9 @@ import heapq
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from syncline.policy.shares import find_heavy, reserved_share
-
 from fairness.measure import percentile
 from fairness.plot import Plot
+from syncline.policy.shares import find_heavy, reserved_share
 
 SLOTS, RUN_SECONDS = 50, 0.05
 FLOOD_JOBS, SMALL_TENANTS, SMALL_PER_SECOND = 40_000, 200, 20
