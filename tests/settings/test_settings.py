@@ -43,6 +43,7 @@ DEFAULTS: dict[str, Any] = {
     "rate_limit.jitter_factor": 0.1,
     "rate_limit.providers": {},
     "budgets": [],
+    "fairness.enabled": True,
     "breaker.failing_share": 0.8,
     "breaker.attempts": 20,
     "breaker.connections": 5,
