@@ -76,14 +76,14 @@ class Auditor:
             ):
                 may_go_back.add(job["connection_id"])
             self._jobs[id_] = job
+        if jobs < len(self._jobs):  # before they are judged: a deleted job runs no more
+            self._forget_deleted()
         self._judge_company({job["connection_id"] for job in changed["job"].values()})
         if self.caps and changed["job"]:
             self._judge_caps()
         for id_, connection in changed["connection"].items():
             self._judge_connection(self._connections.get(id_), connection, may_go_back)
             self._connections[id_] = connection
-        if jobs < len(self._jobs):
-            self._forget_deleted()
 
     def _judge_job(self, before: dict[str, Any] | None, job: dict[str, Any]) -> None:
         was, is_ = before["status"] if before else None, job["status"]
