@@ -66,13 +66,13 @@ async def test_a_page_meets_somebody_who_acts_on_its_job(
         if act_first:
             await gate.lock(connection)
             acted = await made_to_wait(world, act(world, connection, job_id))
-            stream.let_go.set()
         else:
             await gate.lock_job(job_id)
             await ended_into_waiting(world, stream)
             acted = await made_to_wait(world, act(world, connection, job_id))
         await gate.commit()
         await acted
+        stream.let_go.set()  # one that comes sooner might get the row before whoever waits
         stream.go_on.set()
         await running
 
