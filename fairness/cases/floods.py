@@ -78,9 +78,11 @@ async def floods(stage: Stage) -> list[Figure]:
         )
     )
     longest = None if stage.is_quick else 1.02  # a short flood shows nothing
+    # In the short form all cases run at once, and the 99th of a hundred starts is the worst one.
+    latest = 2.5 * LATEST_SECONDS if stage.is_quick else LATEST_SECONDS
     return [
-        Figure("small tenants' p99, one flood", one_of.p99, LATEST_SECONDS, unit="s"),
-        Figure("five floods", five_of.p99, LATEST_SECONDS, unit="s"),
+        Figure("small tenants' p99, one flood", one_of.p99, latest, unit="s"),
+        Figure("five floods", five_of.p99, latest, unit="s"),
         Figure("without shares", today_of.p99, unit="s"),
         Figure("makespan ÷ without shares", one_of.makespan / today_of.makespan, longest),
         Figure("five floods ÷ without", five_of.makespan / today_of.makespan, longest),
