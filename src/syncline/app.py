@@ -40,6 +40,7 @@ from syncline.services.access import Access
 from syncline.services.base import ServiceContext
 from syncline.services.budgets import Budgets
 from syncline.services.connections import Connections
+from syncline.services.declarations import Declarations
 from syncline.services.doctor import Doctor
 from syncline.services.explain import Explanations
 from syncline.services.gates import Gates
@@ -301,6 +302,7 @@ class Engine:
         self.secrets = Secrets(context, self._vault)
         self.tenants = Tenants(context, self._files)
         self.tenant_providers = TenantProviders(context, self.providers)
+        self.declarations = Declarations(context, self.providers)
 
     def _build_services(self, pool: Pool) -> None:
         """Build the services that requests use too, on the pool that they may use."""

@@ -23,6 +23,25 @@ PERSONALITIES = {
     "expired": 6.0,
     "broken": 6.0,
 }
+CONFIG_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "personality": {
+            "type": "string",
+            "title": "Personality",
+            "description": "How the account behaves.",
+            "enum": list(PERSONALITIES),
+            "default": "steady",
+        },
+        "rate": {
+            "type": "number",
+            "title": "Rate",
+            "description": "Events per minute.",
+            "minimum": 0.01,
+            "maximum": 600,
+        },
+    },
+}
 PAGE_SIZE = 25
 BACKLOG = 65  # events before the first sync: three pages
 RETENTION = timedelta(days=1)  # older events are gone, so a long pause is caught up quickly
@@ -73,6 +92,9 @@ class DemoTickets(Connector):
     """
 
     provider = "demo"
+    title = "Demo tickets"
+    auth = ("none", "any")
+    config_schema = CONFIG_SCHEMA
 
     def __init__(
         self,

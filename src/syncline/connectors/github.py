@@ -61,6 +61,9 @@ class GitHub(Connector):
     """
 
     provider = "github"
+    title = "GitHub"
+    auth = ("none", "token", "basic", "oauth2", "oauth2_grant", "headers", "query")
+    config_schema = Repositories
     # Of each token. A run may make a fifth of the hour's requests at once: most runs make few, and
     # need not wait. Reading costs one point a request. GitHub also allows a hundred requests at
     # once; a run of ours makes one after the other.

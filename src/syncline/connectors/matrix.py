@@ -50,6 +50,9 @@ class Matrix(Connector):
     """
 
     provider = "matrix"
+    title = "Matrix"
+    auth = ("none", "token", "basic", "oauth2", "oauth2_grant", "headers", "query")
+    config_schema = Homeserver
 
     async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
         config = read_configuration(Homeserver, connection.config)

@@ -10,6 +10,8 @@ from syncline.model import Connection, SyncResult
 from syncline.sdk.limits import Limit
 
 if TYPE_CHECKING:  # importing it takes 0.1 s, and many connectors never use it
+    from pydantic import BaseModel
+
     from syncline.http import Authentication, BlockingHttpClient, HttpClient, HttpEnvironment
     from syncline.http.status_errors import ErrorMap
 
@@ -31,6 +33,10 @@ class Connector:
     """
 
     provider: str = ""
+    title: str = ""  # as people write it; the slug if it is empty
+    auth: Sequence[str] | None = None  # kinds of credentials that it takes; None: not declared
+    # What a config may hold: a pydantic model, or a JSON Schema.
+    config_schema: "type[BaseModel] | Mapping[str, Any] | None" = None
     local: ClassVar[bool] = False  # set True if it runs a program or reads files of this host
     runs_programs: ClassVar[bool] = False  # set True if runs start programs, which need cores
     limits: ClassVar[Sequence[Limit]] = ()  # of the provider; operators can set others

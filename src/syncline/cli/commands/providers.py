@@ -37,8 +37,11 @@ def list_(context: typer.Context, json: AsJson = False) -> None:
 
 @commands.command(epilog="Example: syncline providers show github")
 def show(context: typer.Context, provider: Slug, json: AsJson = False) -> None:
-    """Show whether jobs of a provider may start, and if not, why and until when."""
+    """Show what a provider takes, and whether its jobs may start or why not."""
     session = session_of(context)
+    known = session.call(lambda engine: engine.declarations.known())
+    declared = known.declaration(provider)
+    shown_fields = {} if declared is None else record(declared)
     found = session.call(lambda engine: engine.gates.list())
     gate = next((one for one in found if one.provider_slug == provider), Gate(provider))
     uses = session.call(lambda engine: engine.shares.caps(provider_slug=provider))
@@ -50,10 +53,10 @@ def show(context: typer.Context, provider: Slug, json: AsJson = False) -> None:
     ]
     if json:
         found_budgets = [record(budget) for budget in budgets]
-        print_json({**record(gate), "budgets": found_budgets, "caps": caps})
+        print_json({**shown_fields, **record(gate), "budgets": found_budgets, "caps": caps})
         return
     shown = ", ".join(_cap(**cap) for cap in caps) or "no cap"
-    print_fields({"State": _state(gate), "Runs at most": shown, **record(gate)})
+    print_fields({"State": _state(gate), "Runs at most": shown, **record(gate), **shown_fields})
     for budget in budgets:
         since = "" if budget.used is None else f" ({budget.used} used)"
         until = f"; there is room from {budget.room_at}" if budget.room_at else ""

@@ -49,6 +49,9 @@ class CalDav(Connector):
     """
 
     provider = "caldav"
+    title = "CalDAV calendar"
+    auth = ("none", "token", "basic", "oauth2", "oauth2_grant", "headers", "query")
+    config_schema = Calendar
 
     async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
         config = read_configuration(Calendar, connection.config)

@@ -19,6 +19,20 @@ MAX_BYTES = 16_000_000
 ACCEPT = (
     "application/feed+json, application/atom+xml, application/rss+xml, application/xml, */*;q=0.8"
 )
+CONFIG_SCHEMA = {
+    "type": "object",
+    "required": ["url"],
+    "properties": {
+        "url": {"type": "string", "title": "URL", "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://"},
+        "page_size": {
+            "type": "integer",
+            "title": "Page size",
+            "minimum": 1,
+            "maximum": 5000,
+            "default": 200,
+        },
+    },
+}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -32,6 +46,9 @@ class Feed(Connector):
     """
 
     provider = "feed"
+    title = "Feed (RSS, Atom, JSON Feed)"
+    auth = ("none", "token", "basic", "oauth2", "oauth2_grant", "headers", "query")
+    config_schema = CONFIG_SCHEMA
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes

@@ -19,7 +19,7 @@ from syncline.children.process import private_folder
 from syncline.clock import host_time
 from syncline.connectors.foreign.connector import ForeignConnector
 from syncline.connectors.foreign.host import LOG, Redact, redactor, write_json
-from syncline.connectors.foreign.options import Options, read_options
+from syncline.connectors.foreign.options import Options, options_schema, read_options
 from syncline.connectors.foreign.pages import (
     PageBuffer,
     dedupe_key,
@@ -53,6 +53,8 @@ class AirbyteManifest(ForeignConnector):
     """
 
     provider = "airbyte"
+    title = "Airbyte manifest"
+    config_schema = options_schema(None, manifest={"type": "object", "title": "Manifest"})
 
     def __init__(self, executable: str) -> None:
         super().__init__(executable)

@@ -26,6 +26,7 @@ Started = tuple[Child, list[str]]  # the refused addresses, added as they occur
 class ForeignConnector(Connector):
     """Runs one program, in a new process for each sync."""
 
+    auth = ("none", "any")  # credentials are settings of the program
     local = True
     runs_programs = True
 

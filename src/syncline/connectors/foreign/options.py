@@ -13,6 +13,27 @@ LARGEST_PAGE = 10_000
 KNOWN = {"settings", "streams", "page_size", "snapshots", "ignored_fields"}
 
 
+def options_schema(settings: Any, **more: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a config; credentials may hold required settings as well."""
+    described = dict(settings) if isinstance(settings, Mapping) else {}
+    described.pop("required", None)
+    names = {"type": "array", "items": {"type": "string", "minLength": 1}}
+    size = {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE, "default": 1000}
+    return {
+        "type": "object",
+        "required": list(more),
+        "properties": {
+            **more,
+            "settings": {**described, "type": "object", "title": "Settings"},
+            "streams": {**names, "title": "Streams"},
+            "page_size": {**size, "title": "Page size"},
+            "snapshots": {"type": "boolean", "title": "Snapshots", "default": False},
+            "ignored_fields": {**names, "title": "Ignored fields"},
+        },
+        "additionalProperties": False,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The checked config."""

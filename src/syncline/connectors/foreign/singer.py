@@ -15,7 +15,7 @@ from syncline.connectors.foreign.catalog import Catalogs
 from syncline.connectors.foreign.connector import ForeignConnector
 from syncline.connectors.foreign.environments import InstalledProgram, InstalledPrograms
 from syncline.connectors.foreign.host import redactor, write_json
-from syncline.connectors.foreign.options import Options, read_options
+from syncline.connectors.foreign.options import Options, options_schema, read_options
 from syncline.connectors.foreign.pages import (
     PageBuffer,
     dedupe_key,
@@ -51,6 +51,8 @@ class SingerTap(ForeignConnector):
     def __init__(self, tap: InstalledProgram) -> None:
         super().__init__(tap.executable, [tap.environment])
         self.provider = tap.name
+        self.title = f"{tap.name} (Singer)"
+        self.config_schema = options_schema(tap.settings_schema)
         self._tap = tap
         self._catalogs = Catalogs(self, tap.capabilities)
 

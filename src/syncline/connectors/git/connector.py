@@ -25,6 +25,35 @@ MAX_PAGE_BYTES = 64_000_000  # of commits as git stores them
 MAX_URL = 2_000
 MAX_BRANCH = 255
 REF_NAME = re.compile(r"(?!-)(?!.*(?:\.\.|@\{))[^\x00-\x20~^:?*\[\\\x7f]+")
+CONFIG_SCHEMA = {
+    "type": "object",
+    "required": ["url"],
+    "properties": {
+        "url": {
+            "type": "string",
+            "title": "URL",
+            "description": "An https URL, or a folder that the operator allows.",
+            "minLength": 1,
+            "maxLength": MAX_URL,
+            "pattern": r"^[^\x00-\x1f\x7f]*\Z",
+        },
+        "branch": {
+            "type": "string",
+            "title": "Branch",
+            "minLength": 1,
+            "maxLength": MAX_BRANCH,
+            "pattern": rf"^{REF_NAME.pattern}\Z",
+            "default": "HEAD",
+        },
+        "page_size": {
+            "type": "integer",
+            "title": "Page size",
+            "minimum": 1,
+            "maximum": 5000,
+            "default": 1000,
+        },
+    },
+}
 BY_HAND = GitAccess(local_roots=(Path("/"),), schemes=("git", "ssh"))  # all that this user may
 
 
@@ -41,6 +70,9 @@ class GitCommits(Connector):
     """
 
     provider = "git"
+    title = "Git repository"
+    auth = ("none", "token", "basic", "oauth2", "oauth2_grant", "headers", "ssh_key")
+    config_schema = CONFIG_SCHEMA
     local: ClassVar[bool] = True
     runs_programs: ClassVar[bool] = True
     settings_name: ClassVar[str | None] = "git"

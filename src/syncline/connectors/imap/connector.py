@@ -37,6 +37,9 @@ class Imap(Connector):
     """
 
     provider = "imap"
+    title = "IMAP mailboxes"
+    auth = ("basic", "oauth2", "oauth2_grant")
+    config_schema = Account
     local = True  # it opens its own connections, outside the HTTP client
 
     def sync(self, connection: Connection, cursor: Any) -> SyncResult:

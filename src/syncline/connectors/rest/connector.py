@@ -41,6 +41,9 @@ class Rest(Connector):
     """
 
     provider = "rest"
+    title = "Any JSON API"
+    auth = ("none", "token", "basic", "oauth2", "oauth2_grant", "headers", "query")
+    config_schema = Api
 
     def __init__(self) -> None:
         self._configurations = ConfigurationReader(Api)

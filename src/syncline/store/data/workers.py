@@ -83,6 +83,16 @@ async def not_for_tenants(tx: Transaction, *, silent_since: datetime) -> set[str
     return {row["provider"] for row in await tx.fetch(NOT_FOR_TENANTS, silent_since)}
 
 
+SERVED = """
+    -- The providers that some live process serves.
+    SELECT DISTINCT unnest(providers) AS provider FROM {schema}.workers WHERE beat_at >= $1
+"""
+
+
+async def served_providers(tx: Transaction, *, silent_since: datetime) -> set[str]:
+    return {row["provider"] for row in await tx.fetch(SERVED, silent_since)}
+
+
 FIRST = """
     -- The live process that started first.
     SELECT id FROM {schema}.workers

@@ -1,0 +1,97 @@
+"""Check a JSON value against the part of JSON Schema that configurations use."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+    "null": (type(None),),
+}
+Problem = tuple[str, str]
+"""A field, and the rule that it breaks."""
+
+
+def schema_problems(value: Any, schema: Any, where: str) -> Iterator[Problem]:
+    """Yield each problem with its field and its rule; keywords that are not known here pass."""
+    if not isinstance(schema, Mapping):
+        return
+    allowed = schema.get("type")
+    allowed = [allowed] if isinstance(allowed, str) else allowed or []
+    if allowed and not any(_is_a(value, name) for name in allowed):
+        yield where, f"is {type(value).__name__}, not {' or '.join(map(str, allowed))}"
+        return
+    choices = schema.get("enum")
+    if isinstance(choices, list) and value not in choices:
+        yield where, f"is none of {', '.join(map(repr, choices))}"
+    yield from _problems_inside(value, schema, where)
+
+
+def _problems_inside(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[Problem]:
+    """Yield what breaks the rules for values of its type."""
+    if isinstance(value, dict):
+        yield from _problems_of_object(value, schema, where)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from schema_problems(item, schema.get("items"), f"{where}[{index}]")
+    elif isinstance(value, str):
+        yield from _problems_of_text(value, schema, where)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield from _problems_of_number(value, schema, where)
+
+
+def _problems_of_object(
+    value: dict[str, Any], schema: Mapping[str, Any], where: str
+) -> Iterator[Problem]:
+    known = schema.get("properties") or {}
+    for name in schema.get("required") or ():
+        default = isinstance(known.get(name), Mapping) and "default" in known[name]
+        if name not in value and not default:
+            yield f"{where}.{name}", "is missing"
+    for name, inner in value.items():
+        if name in known:
+            yield from schema_problems(inner, known[name], f"{where}.{name}")
+        elif schema.get("additionalProperties") is False:
+            yield f"{where}.{name}", "is unknown"
+
+
+def _problems_of_text(value: str, schema: Mapping[str, Any], where: str) -> Iterator[Problem]:
+    least, most = _number(schema, "minLength"), _number(schema, "maxLength")
+    pattern = schema.get("pattern")
+    if least is not None and len(value) < least:
+        yield where, f"has {len(value)} characters; {least} is the least"
+    if most is not None and len(value) > most:
+        yield where, f"has {len(value)} characters; {most} is the most"
+    elif isinstance(pattern, str) and not _matches(pattern, value):
+        yield where, f"does not match the pattern {pattern}"
+
+
+def _problems_of_number(value: float, schema: Mapping[str, Any], where: str) -> Iterator[Problem]:
+    least, most = _number(schema, "minimum"), _number(schema, "maximum")
+    if least is not None and not value >= least:
+        yield where, f"is {value}; {least} is the least"
+    if most is not None and not value <= most:
+        yield where, f"is {value}; {most} is the most"
+
+
+def _number(schema: Mapping[str, Any], keyword: str) -> float | None:
+    found = schema.get(keyword)
+    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def _matches(pattern: str, value: str) -> bool:
+    try:
+        return re.search(pattern, value) is not None
+    except re.error:  # written for another language; the connector checks it
+        return True
+
+
+def _is_a(value: Any, name: str) -> bool:
+    if isinstance(value, bool):
+        return name == "boolean"
+    return isinstance(value, TYPES.get(name, (object,)))

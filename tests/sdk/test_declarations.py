@@ -1,0 +1,147 @@
+"""What shipped connectors declare agrees with what they check when they run."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pydantic import BaseModel
+
+from syncline import Connector, Permanent
+from syncline.connectors.demo import Account
+from syncline.connectors.feed.connector import _parse_config as parse_feed
+from syncline.connectors.foreign.airbyte import AirbyteManifest
+from syncline.connectors.git.connector import _parse_config as parse_git
+from syncline.errors import Invalid
+from syncline.model import Connection, ConnectionStatus
+from syncline.sdk.declarations import (
+    AUTH_FIELDS,
+    config_problems,
+    credential_problem,
+    declaration_of,
+    unknown_provider,
+)
+from syncline.sdk.json_schema import schema_problems
+from syncline.sdk.registry import connectors_by_provider
+
+SHIPPED = connectors_by_provider([AirbyteManifest("source-declarative-manifest")])
+URLS = ["https://h/x", "HTTP://h", "ftp://h", "", "a\nb", "x" * 2001, 7, None, True]
+SIZES = [1, 5000, 0, 5001, 1.0, "1", True, None]
+
+
+def parse_demo(config: dict[str, Any]) -> None:
+    Account.parse(Connection(uuid4(), "t", "demo", "e", ConnectionStatus.ACTIVE, config, {}))
+
+
+def configs(**values: list[Any]) -> list[dict[str, Any]]:
+    """Return configs that are right but for one value."""
+    right: dict[str, Any] = {name: some[0] for name, some in values.items()}
+    changed = [{**right, name: one} for name, some in values.items() for one in some]
+    left_out = [{n: v for n, v in right.items() if n != name} for name in right]
+    return [*changed, *left_out, {}, {**right, "unknown": 1}]
+
+
+@pytest.mark.parametrize("provider", sorted(SHIPPED))
+def test_every_shipped_connector_declares(provider: str) -> None:
+    declared = declaration_of(provider, SHIPPED[provider])
+
+    assert declared.title != provider
+    assert declared.auth
+    assert set(declared.auth) <= AUTH_FIELDS.keys()
+    assert declared.config_schema is not None
+    assert declared.config_schema["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    ("provider", "parse", "tried"),
+    [
+        ("feed", parse_feed, configs(url=URLS, page_size=SIZES)),
+        (
+            "git",
+            parse_git,
+            configs(
+                url=URLS,
+                branch=["main", "refs/heads/a", "-x", "a..b", "a b", "a\n", "", "b" * 256, 3, None],
+                page_size=SIZES,
+            ),
+        ),
+        (
+            "demo",
+            parse_demo,
+            configs(personality=["busy", "odd", 1, None], rate=[1, 0.01, 600, 0, 601, "1", True]),
+        ),
+    ],
+)
+def test_declared_schemas_agree_with_the_connectors(
+    provider: str, parse: Any, tried: list[dict[str, Any]]
+) -> None:
+    for config in tried:
+        refused = None
+        try:
+            parse(config)
+        except Permanent as error:
+            refused = str(error)
+
+        problems = [problem.field for problem in config_problems(SHIPPED[provider], config)]
+
+        assert bool(problems) == (refused is not None), (config, refused, problems)
+        assert refused is None or refused.split(":")[0] in problems
+
+
+def test_a_model_names_each_wrong_field() -> None:
+    config = {"repositories": ["a/b", "no slash"], "page_size": 0}
+
+    found = [problem.field for problem in config_problems(SHIPPED["github"], config)]
+
+    assert found == ["config.repositories[1]", "config.page_size"]
+
+
+def test_a_connector_may_declare_any_model() -> None:
+    class Desk(BaseModel):
+        name: str
+
+    class Tickets(Connector):
+        provider = "tickets"
+        config_schema = Desk
+
+    connector = Tickets()
+    assert [one.field for one in config_problems(connector, {})] == ["config.name"]
+    assert declaration_of("tickets", connector).title == "tickets"
+
+
+def test_a_connector_without_a_schema_accepts_everything() -> None:
+    assert not list(config_problems(Connector(), {"any": "thing"}))
+    assert credential_problem(Connector(), {"any": "thing"}) is None
+
+
+def test_schemas_for_other_languages_pass() -> None:
+    schema = {"properties": {"a": {"pattern": r"\p{L}+", "minLength": "x", "maximum": None}}}
+
+    assert not list(schema_problems({"a": "b"}, schema, "config"))
+
+
+@pytest.mark.parametrize(
+    ("provider", "credentials", "is_refused"),
+    [
+        ("github", {"token": "s3cret"}, False),
+        ("github", {"username": "a", "password": "s3cret"}, False),
+        ("github", {"tokn": "s3cret"}, True),
+        ("git", {"private_key": "s3cret"}, False),
+        ("imap", {"token": "s3cret"}, True),
+        ("demo", {"anything": "s3cret"}, False),
+    ],
+)
+def test_credentials_are_of_a_declared_kind(
+    provider: str, credentials: dict[str, Any], is_refused: bool
+) -> None:
+    problem = credential_problem(SHIPPED[provider], credentials)
+
+    assert (problem is not None) == is_refused
+    assert "s3cret" not in str(problem)
+
+
+def test_an_unknown_provider_is_refused_with_the_nearest_name() -> None:
+    refused = unknown_provider("gitub", ["demo", "git", "github"])
+
+    assert isinstance(refused, Invalid)
+    assert refused.field == "provider_slug"
+    assert "did you mean 'github'?" in refused.reason
