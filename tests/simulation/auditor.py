@@ -14,17 +14,19 @@ PENDING, TERMINAL = ("queued", "running"), ("succeeded", "failed", "cancelled", 
 STOPPED = {"stops_by": None, "stops_token": None}
 NOTES = (("note",), ("sync", "note"))
 
-# What changed since the oldest transaction that was open at the last look.
+# What changed since the oldest transaction that was open at the last look, the oldest that is open
+# now, and the number of jobs. One statement, so one snapshot: whoever waited for the lock of the
+# transaction that has just ended commits at any moment, and must be seen now or at the next look.
 CHANGES = """
     SELECT 'job' AS kind, j.id, to_jsonb(j)::text AS row FROM syncline.sync_jobs j
      WHERE j.xmin::text::bigint >= $1
      UNION ALL
     SELECT 'connection', c.id, to_jsonb(c)::text FROM syncline.connections c
      WHERE c.xmin::text::bigint >= $1
-"""
-HORIZON = """
-    SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS horizon,
-           (SELECT count(*) FROM syncline.sync_jobs) AS jobs
+     UNION ALL
+    SELECT 'horizon', NULL, pg_snapshot_xmin(pg_current_snapshot())::text
+     UNION ALL
+    SELECT 'jobs', NULL, count(*)::text FROM syncline.sync_jobs
 """
 STORED = """
     SELECT count(DISTINCT payload -> 'number') AS stored FROM syncline.signals
@@ -57,11 +59,12 @@ class Auditor:
     def look(self) -> None:
         """Compare what the commit changed with what stood there before."""
         self.commits += 1
-        changes = self._observer.ask(CHANGES, self._horizon)
-        [(self._horizon, jobs)] = self._observer.ask(HORIZON)
-        changed = {kind: {} for kind in ("job", "connection")}  # type: ignore[var-annotated]
-        for kind, id_, row in changes:
+        changed: dict[str, dict[Any, Any]] = {
+            kind: {} for kind in ("job", "connection", "horizon", "jobs")
+        }
+        for kind, id_, row in self._observer.ask(CHANGES, self._horizon):
             changed[kind][id_] = json.loads(row)
+        self._horizon, jobs = changed["horizon"][None], changed["jobs"][None]
         may_go_back = set()
         for id_, job in changed["job"].items():
             before = self._jobs.get(id_)
