@@ -34,7 +34,6 @@ WALK_BACK = timedelta(seconds=10)
 JUDGE_EVERY_SECONDS = 0.25
 NOTE_EVERY_SECONDS = 1.0
 WALK_PAUSE, IDLE_PAUSE = timedelta(seconds=0.03), timedelta(seconds=0.2)
-HEAVY_FOR = timedelta(seconds=5)  # what is noted about a tenant holds so long
 MOST_OFFERED = 4  # times as many jobs as wanted: other processes may have taken most of them
 TRIES, LEAST_CHECKED = 4, 100
 RETRY_SECONDS, MOST_MISSED = 0.005, 50  # while another process holds a cap
@@ -195,11 +194,12 @@ class FairClaims:
         async with session() as tx:
             now = await self._clock.now(tx)
         if self._heavy:
-            due = {tenant: self._walk.due.get(tenant, 0) for tenant in sorted(self._heavy)}
+            due = {tenant: self._walk.count_due(tenant) for tenant in sorted(self._heavy)}
+            others = len({*self._walk.others(), *self._walk.due} - self._heavy)
             async with session() as tx:
-                await caps.note_heavy(tx, due, until=now + HEAVY_FOR)
+                await caps.note_heavy(tx, due, others=others, now=now)
         async with session() as tx:
-            await caps.forget_heavy(tx, before=now)
+            await caps.forget_heavy(tx, now=now)
 
     def _reserve(self, limit: int) -> int:
         """Return how many of these slots are for those who ask for more than their share."""
