@@ -282,7 +282,7 @@ class FairClaims:
                 if not all_free or rooms.least < wanted.limit:
                     return None
                 rows, is_full = await fill(
-                    lambda: nullcontext(tx), replace(wanted, is_counted=True)
+                    lambda: nullcontext(tx), replace(wanted, held=rooms.held)
                 )
             self.note_ordinary(is_full=is_full)
             return rows, is_full
@@ -362,7 +362,7 @@ class FairClaims:
             async with self._pool.transaction() as tx:
                 rooms, all_free = await self._book.lock_and_count(tx, keys)
                 fitting = [job for job in drawn if rooms.fits(job.tenant_id, job.provider_slug)]
-                rows = await self._claim_drawn(tx, wanted, fitting, is_counted=True)
+                rows = await self._claim_drawn(tx, wanted, fitting, held=rooms.held)
                 rows += await self._claim_poison(tx, wanted, poison, rooms)
         except LostRace:
             self._walk.put_back(drawn)
@@ -391,9 +391,9 @@ class FairClaims:
         """Claim the first poison job that there is room for."""
         for job in poison:
             if rooms.has_room(job.tenant_id, job.provider_slug):
-                is_counted = rooms.take(job.tenant_id, job.provider_slug)
+                rooms.take(job.tenant_id, job.provider_slug)
                 rows = await self._claim_drawn(
-                    tx, wanted, [job], is_counted=is_counted, most_lapses=ANY_LAPSES
+                    tx, wanted, [job], held=rooms.held, most_lapses=ANY_LAPSES
                 )
                 if rows:
                     return rows
