@@ -69,8 +69,9 @@ async def test_without_a_key_credentials_are_refused_and_nothing_is_added(
 ) -> None:
     async with Engine(Settings(database_url=database_url)) as engine:
         await engine.migrate()
+        new = {**NEW, "provider_slug": "demo", "credentials": {"token": "b"}}
         async with client_of(engine) as client:
-            answer = await client.post("/v1/connections", json={**NEW, "credentials": {"a": "b"}})
+            answer = await client.post("/v1/connections", json=new)
 
         assert answer.status_code == 409
         assert "SYNCLINE_SECRET_KEYS" in answer.json()["detail"]

@@ -13,6 +13,7 @@ import pytest
 
 from support.world import World
 from syncline.api.server import Listener, serving
+from syncline.connectors.demo import DemoTickets
 from syncline.settings import ApiSettings
 
 GUIDE = Path(__file__).parents[2] / "docs/guide/api.md"
@@ -29,6 +30,7 @@ print(value if "-r" in sys.argv and isinstance(value, str) else json.dumps(value
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 async def test_the_examples_run(world: World, tmp_path: Path) -> None:
     examples = re.findall(r"^```sh\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
+    world.engine.providers["demo"] = DemoTickets()
     _, key = await world.engine.access.create_key("reader")
     with closing(Listener(ApiSettings(port=0))) as listener:
         script = "\n".join(examples).replace("http://127.0.0.1:8080", listener.url)
@@ -43,7 +45,7 @@ async def test_the_examples_run(world: World, tmp_path: Path) -> None:
     assert lines[3] == "null"  # a-2 is the last
     assert lines[5:7] == ['"paused"', '"active"']
     assert lines[-2:] == ["null", '"revoked"']  # the new key was not used yet
-    assert len(lines) == 21
+    assert len(lines) == 22
 
 
 async def run(script: str, folder: Path, key: str) -> tuple[int, str]:

@@ -44,7 +44,7 @@ WITHOUT_ROWS: tuple[str, ...] = (
     "/logout",
 )
 WITHOUT_ROWS += ("/style.css", "/icon.svg", "/theme.js", "/dashboard.js", "/v1/keys")
-WITHOUT_ROWS += ("/v1/budgets", "/v1/tenants", "/v1/caps")
+WITHOUT_ROWS += ("/v1/budgets", "/v1/tenants", "/v1/caps", "/v1/providers/")
 FOLLOWING = ("tail_signals", "follow_signals")
 
 
@@ -73,6 +73,7 @@ async def things_of(world: World, tenant: str) -> dict[str, Any]:
         "signal_id": signal,
         "action": "retry",
         "scope": "app",
+        "provider_slug": "github",
     }
 
 

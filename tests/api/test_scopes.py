@@ -48,6 +48,7 @@ SCOPES = {
     ("GET", "/v1/signals/tail"): Scope.READ,
     ("GET", "/v1/signals/{signal_id}"): Scope.READ,
     ("GET", "/v1/providers"): Scope.READ,
+    ("GET", "/v1/providers/{provider_slug}"): Scope.READ,
     ("GET", "/v1/stats"): Scope.READ,
     ("GET", "/v1/stats/history"): Scope.READ,
     ("GET", "/v1/workers"): Scope.READ,

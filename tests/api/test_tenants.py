@@ -38,7 +38,7 @@ async def birchs_things(world: World) -> dict[str, Any]:
     signal = rows[0]["id"]
     key, _ = await world.engine.access.create_key("birch's own", tenant_id="birch")
     ids = {"connection_id": connection.id, "job_id": job, "signal_id": signal, "key_id": key.id}
-    return {**ids, "action": "cancel", "scope": "github"}
+    return {**ids, "action": "cancel", "scope": "github", "provider_slug": "birchs"}
 
 
 OPERATORS = {"key_id", "scope"}  # only they may name these

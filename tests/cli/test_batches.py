@@ -109,7 +109,7 @@ def test_connections_are_imported_from_csv(syncline: CommandLine, tmp_path: Path
         "accounts.csv",
         "tenant,provider,external_id,config,interval",
         'acme,git,a-1,"{""url"": ""x""}",300',
-        "acme,git,a-2,,",
+        "acme,demo,a-2,,",
     )
 
     result = syncline("connections", "import", path)
@@ -125,7 +125,7 @@ def test_connections_are_imported_from_csv(syncline: CommandLine, tmp_path: Path
 
 
 def test_import_goes_on_where_it_was_cut_short(syncline: CommandLine, tmp_path: Path) -> None:
-    lines = [json.dumps({"tenant": "acme", "provider": "git", "external_id": n}) for n in "abc"]
+    lines = [json.dumps({"tenant": "acme", "provider": "demo", "external_id": n}) for n in "abc"]
     syncline("connections", "import", write(tmp_path, "first.ndjson", lines[0]))
 
     report = syncline.json("connections", "import", write(tmp_path, "all.ndjson", *lines, ""))
@@ -134,7 +134,7 @@ def test_import_goes_on_where_it_was_cut_short(syncline: CommandLine, tmp_path: 
 
 
 def test_bad_lines_are_written_down_with_the_reason(syncline: CommandLine, tmp_path: Path) -> None:
-    good = {"tenant_id": "acme", "provider_slug": "git", "external_id": "a"}
+    good = {"tenant_id": "acme", "provider_slug": "demo", "external_id": "a"}
     bad: dict[str, Any] = {
         "the line is not JSON": "{",
         "the line is list; it must be an object": "[]",
@@ -167,7 +167,7 @@ def test_bad_lines_of_csv_harm_no_other(syncline: CommandLine, tmp_path: Path) -
         b"acme,git,\xff,,\n"
         b"acme,git,a,{,\n"
         b"acme,git,b,,soon\n"
-        b"acme,git,good,,60\n"
+        b"acme,demo,good,,60\n"
     )
 
     result = syncline("connections", "import", str(path))

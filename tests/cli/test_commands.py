@@ -40,7 +40,7 @@ def test_a_taken_key_fails_and_names_the_connection(syncline: CommandLine) -> No
 
 
 def test_a_provider_without_connector_is_pointed_out(syncline: CommandLine) -> None:
-    result = syncline("connections", "add", "acme", "fax", "a-1")
+    result = syncline("connections", "add", "acme", "fax", "a-1", "--force")
 
     assert result.exit_code == 0
     assert "syncline: no connector for fax is installed here" in result.stderr

@@ -112,16 +112,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ids(database_url: str, tmp_path: Path) -> dict[str, str]:
-    """A connection and its job, which replace those of the pages."""
+    """A connection and its job, which replace those of the pages, and the worker of a reader."""
     [[connection, job]] = CommandLine(database_url, tmp_path).sql(
         """
-        WITH added AS (
+        WITH reader AS (
+            INSERT INTO syncline.workers (id, host, pid, version, roles, providers, slots, busy,
+                                          stopping, started_at, beat_at)
+            VALUES (gen_random_uuid(), 'here', 1, '1', '{executor}', $1, 1, 0,
+                    false, now(), now())
+        ), added AS (
             INSERT INTO syncline.connections (tenant_id, provider_slug, external_id)
             VALUES ('acme', 'demo', 'a-1') RETURNING *
         )
         INSERT INTO syncline.sync_jobs (tenant_id, provider_slug, connection_id)
         SELECT tenant_id, provider_slug, id FROM added RETURNING connection_id, id
-        """
+        """,
+        ["tickets", "airbyte", "tap-rest-api-msdk"],
     )
     return {"connection": str(connection), "job": str(job)}
 
@@ -144,7 +150,7 @@ def test_a_command_runs(command: Command, database_url: str, ids: dict[str, str]
 
     result = CliRunner(env=env).invoke(app, arguments, input=command.stdin)
 
-    finds_a_fault = arguments == ["doctor"]  # no worker is alive here
+    finds_a_fault = arguments == ["doctor"]  # no scheduler is alive here
     assert result.exit_code == (1 if finds_a_fault else 0), result.output
 
 

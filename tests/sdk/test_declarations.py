@@ -1,5 +1,6 @@
 """What shipped connectors declare agrees with what they check when they run."""
 
+import time
 from typing import Any
 from uuid import uuid4
 
@@ -145,3 +146,29 @@ def test_an_unknown_provider_is_refused_with_the_nearest_name() -> None:
     assert isinstance(refused, Invalid)
     assert refused.field == "provider_slug"
     assert "did you mean 'github'?" in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"^(a+)+$", "a" * 5_000 + "!"),  # a backtracking engine would not come back
+        (r"^(?:\w+\s?)*$", "a " * 5_000 + "!"),
+        (r"((a{0,100}){0,100}){0,10}$", "a" * 9_999 + "!"),  # a program of 100,000 steps
+    ],
+)
+def test_a_pattern_is_matched_in_bounded_time(pattern: str, text: str) -> None:
+    began = time.process_time()
+
+    problems = list(schema_problems(text, {"pattern": pattern}, "config.a"))
+
+    assert time.process_time() - began < 1
+    assert [field for field, _ in problems] == ["config.a"]
+
+
+def test_a_pattern_is_found_anywhere_in_a_text() -> None:
+    schema = {"pattern": "b[0-9]{2}"}
+
+    assert list(schema_problems("ab42c", schema, "a")) == []
+    assert list(schema_problems("ab4c", schema, "a")) == [
+        ("a", "does not match the pattern b[0-9]{2}")
+    ]

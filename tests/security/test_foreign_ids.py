@@ -88,6 +88,7 @@ QUERIES: dict[str, list[str]] = {
     "period": ["1h", "90d"],
     "keep_signals": ["true"],
     "next": ["/connections/{connection_id}"],
+    "force": ["true"],
 }
 Foreign = dict[str, str]
 
@@ -125,6 +126,7 @@ async def foreign(world: World) -> Foreign:
     return {name: str(id_) for name, id_ in ids.items()} | {
         "action": "cancel",
         "scope": f"{CANARY}-scope",
+        "provider_slug": f"{CANARY}-provider",
     }
 
 
@@ -236,9 +238,8 @@ async def page_tokens(world: World) -> dict[str, str]:
 
 
 async def test_every_route_has_its_foreign_things(world: World) -> None:
-    foreign = dict.fromkeys(
-        ("connection_id", "job_id", "signal_id", "key_id", "scope", "action", "page"), "x"
-    )
+    names = ("connection_id", "job_id", "signal_id", "key_id", "scope", "action", "page")
+    foreign = dict.fromkeys((*names, "provider_slug"), "x")
 
     requests = [
         request

@@ -40,7 +40,7 @@ class CommandLine:
 
     def add(self, external_id: str = "a-1", *, tenant: str = "acme", provider: str = "demo") -> str:
         """Add a connection and return its id."""
-        added: str = self.json("connections", "add", tenant, provider, external_id)["id"]
+        added: str = self.json("connections", "add", tenant, provider, external_id, "--force")["id"]
         return added
 
     def sql(self, statement: str, *arguments: Any) -> Sequence[Any]:

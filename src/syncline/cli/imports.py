@@ -22,6 +22,7 @@ from syncline.private_files import create_file
 if TYPE_CHECKING:
     from syncline.app import Engine
     from syncline.services.connections import NewConnection
+    from syncline.services.declarations import KnownProviders
 
 BATCH_SIZE = 1000
 LONGEST_CELL = 1_000_000
@@ -44,11 +45,21 @@ class ImportReport:
 
 
 async def import_entries(
-    engine: "Engine", entries: Iterator["Entry"], rejections: "Rejections", advance: Advance
+    engine: "Engine",
+    entries: Iterator["Entry"],
+    rejections: "Rejections",
+    advance: Advance,
+    *,
+    force: bool = False,
 ) -> None:
-    """Add the connections batch by batch, and count them in the report of the rejections."""
+    """Add the connections batch by batch, and count them in the report of the rejections.
+
+    Without `force`, lines that their connectors refuse are rejected.
+    """
     report = rejections.report
+    known = None if force else await engine.declarations.known()
     while batch := list(itertools.islice(entries, BATCH_SIZE)):
+        batch = [_judged(entry, known) for entry in batch]
         wanted = [entry.new for entry in batch if entry.new is not None]
         outcomes = iter(await engine.connections.create_many(wanted))
         for entry in batch:
@@ -116,6 +127,17 @@ class Entry:
     text: str
     new: "NewConnection | None" = None
     problem: str | None = None
+
+
+def _judged(entry: Entry, known: "KnownProviders | None") -> Entry:
+    """Return the entry, with its problem if its connector refuses it."""
+    new = entry.new
+    if new is None or known is None or not isinstance(new.config or {}, dict):
+        return entry
+    problems = known.problems(new.provider_slug, new.config or {})
+    if not problems:
+        return entry
+    return Entry(entry.line, entry.text, problem="; ".join(map(str, problems)))
 
 
 def read_entries(stream: TextIO, format: ImportFormat) -> Iterator[Entry]:

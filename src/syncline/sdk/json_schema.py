@@ -1,8 +1,9 @@
 """Check a JSON value against the part of JSON Schema that configurations use."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from syncline.sdk.schema_patterns import is_too_long, matches
 
 TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -62,13 +63,25 @@ def _problems_of_object(
 
 def _problems_of_text(value: str, schema: Mapping[str, Any], where: str) -> Iterator[Problem]:
     least, most = _number(schema, "minLength"), _number(schema, "maxLength")
-    pattern = schema.get("pattern")
     if least is not None and len(value) < least:
         yield where, f"has {len(value)} characters; {least} is the least"
     if most is not None and len(value) > most:
         yield where, f"has {len(value)} characters; {most} is the most"
-    elif isinstance(pattern, str) and not _matches(pattern, value):
-        yield where, f"does not match the pattern {pattern}"
+    else:
+        yield from _problems_of_patterns(value, schema, where)
+
+
+def _problems_of_patterns(value: str, schema: Mapping[str, Any], where: str) -> Iterator[Problem]:
+    excluded = schema.get("not")
+    for holder, is_wanted in ((schema, True), (excluded, False)):
+        pattern = holder.get("pattern") if isinstance(holder, Mapping) else None
+        if not isinstance(pattern, str):
+            continue
+        if is_too_long(pattern, value):
+            yield where, f"has {len(value)} characters, too many to match the pattern {pattern}"
+        elif matches(pattern, value) is (not is_wanted):
+            rule = "does not match" if is_wanted else "must not match"
+            yield where, f"{rule} the pattern {pattern}"
 
 
 def _problems_of_number(value: float, schema: Mapping[str, Any], where: str) -> Iterator[Problem]:
@@ -82,13 +95,6 @@ def _problems_of_number(value: float, schema: Mapping[str, Any], where: str) -> 
 def _number(schema: Mapping[str, Any], keyword: str) -> float | None:
     found = schema.get(keyword)
     return found if isinstance(found, int | float) and not isinstance(found, bool) else None
-
-
-def _matches(pattern: str, value: str) -> bool:
-    try:
-        return re.search(pattern, value) is not None
-    except re.error:  # written for another language; the connector checks it
-        return True
 
 
 def _is_a(value: Any, name: str) -> bool:

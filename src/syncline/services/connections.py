@@ -1,6 +1,7 @@
 """What people do with connections: add, list, pause, resume, change and delete them."""
 
 import builtins
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
@@ -11,7 +12,6 @@ from syncline.engine.secrets.vault import Vault
 from syncline.engine.upkeep.connector_files import ConnectorFiles
 from syncline.errors import Conflict, NotFound
 from syncline.model import Connection, ConnectionFilter, ConnectionOrder, ConnectionStatus
-from syncline.policy import status
 from syncline.services.base import BaseService, Once, ServiceContext
 from syncline.services.credentials import CredentialWriter
 from syncline.services.edits import CheckedEdit, Edit, check_unchanged, edit_towards
@@ -217,10 +217,7 @@ class Connections(BaseService):
         tenant_id: str | None = None,
         expected: str | None = None,
     ) -> Connection:
-        """Stop scheduling: queued jobs are cancelled, and a running one keeps its signals.
-
-        A connection in `needs_reauth` or `error` is so again when it is resumed.
-        """
+        """Stop scheduling: queued jobs are cancelled, and a running one keeps its signals."""
         if reason is not None:
             check_text("reason", reason)
 
@@ -230,9 +227,11 @@ class Connections(BaseService):
             if locked.status == ConnectionStatus.REVOKED:
                 raise Conflict(connection_id, reason="is revoked and cannot be paused")
             now = await self._clock.now(tx)
-            present = (await connections.read_statuses(tx, [connection_id]))[connection_id]
-            paused = status.pause(present, why=reason or "paused", since=rfc3339(now), by=by)
-            await connections.set_statuses(tx, {connection_id: paused}, now=now)
+            why = {"why": reason or "paused", "since": rfc3339(now), "evidence": None}
+            if by is not None:
+                why["by"] = by
+            paused = (connection_id, ConnectionStatus.PAUSED, json.dumps(why))
+            await connections.set_status(tx, [paused], now=now)
             await jobs.cancel_queued(tx, [connection_id], now=now)
             return await get_connection(tx, connection_id, tenant_id)
 
@@ -241,10 +240,7 @@ class Connections(BaseService):
     async def resume(
         self, connection_id: UUID, *, tenant_id: str | None = None, expected: str | None = None
     ) -> Connection:
-        """Make a connection active again, with its cursor; the next tick schedules it.
-
-        One that was in `needs_reauth` or `error` when it was paused is so again.
-        """
+        """Make a connection active again, with its cursor; the next tick schedules it."""
 
         async def change(tx: Transaction) -> Connection:
             locked = await lock_connection(tx, connection_id, tenant_id)
@@ -253,9 +249,7 @@ class Connections(BaseService):
                 raise Conflict(connection_id, reason="is revoked and cannot be resumed")
             if locked.status != ACTIVE:
                 now = await self._clock.now(tx)
-                present = (await connections.read_statuses(tx, [connection_id]))[connection_id]
-                resumed = {connection_id: status.resume(present)}
-                await connections.set_statuses(tx, resumed, now=now)
+                await connections.set_status(tx, [(connection_id, ACTIVE, None)], now=now)
             return await get_connection(tx, connection_id, tenant_id)
 
         return await self._pool.retrying(change)
@@ -265,6 +259,12 @@ class Connections(BaseService):
     ) -> Connection:
         """Change the interval; None goes back to the default. The next tick applies it."""
         return await self.edit(connection_id, Edit(interval_seconds), tenant_id=tenant_id)
+
+    async def set_config(
+        self, connection_id: UUID, config: dict[str, Any], *, tenant_id: str | None = None
+    ) -> Connection:
+        """Replace the config; the next run uses it."""
+        return await self.edit(connection_id, Edit(config=config), tenant_id=tenant_id)
 
     async def set_cursor(
         self, connection_id: UUID, cursor: Any, *, tenant_id: str | None = None
@@ -303,8 +303,7 @@ class Connections(BaseService):
     ) -> Connection:
         """Replace a connection's credentials, or delete them with None.
 
-        New ones make a connection in `needs_reauth` active again, with its cursor. One that was
-        paused in `needs_reauth` stays paused, and is active when it is resumed.
+        New ones make a connection in `needs_reauth` active again, with its cursor.
         """
 
         async def change(tx: Transaction) -> Connection:
@@ -315,9 +314,8 @@ class Connections(BaseService):
             else:
                 tenant = locked.tenant_id
                 await self._credentials.save(tx, tenant, connection_id, credentials, now)
-                present = (await connections.read_statuses(tx, [connection_id]))[connection_id]
-                if (after := status.reauthorise(present)) != present:
-                    await connections.set_statuses(tx, {connection_id: after}, now=now)
+                if locked.status == ConnectionStatus.NEEDS_REAUTH:
+                    await connections.set_status(tx, [(connection_id, ACTIVE, None)], now=now)
             return await get_connection(tx, connection_id, tenant_id)
 
         return await self._pool.retrying(change)

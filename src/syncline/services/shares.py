@@ -24,12 +24,11 @@ class Shares(BaseService):
                 tenant: tuple(use for use in uses if use.cap.tenant_id == tenant)
                 for tenant in sorted({*shares, *(use.cap.tenant_id for use in uses)})
             }
-            found = [
-                TenantLimits(tenant, share.weight, share.flood(now), own)
+            return [
+                TenantLimits(tenant, share.weight, share.is_heavy(now), share.heavy_due, own)
                 for tenant, own in of_tenant.items()
                 for share in [shares.get(tenant) or TenantShare(tenant)]
             ]
-            return [one for one in found if one.weight != 1 or one.flood or one.caps]
 
         return await self._pool.reading(read)
 
@@ -51,7 +50,7 @@ class Shares(BaseService):
 
         async def change(tx: Transaction) -> None:
             await caps.set_weight(tx, tenant_id, weight)
-            await caps.forget_heavy(tx, now=await self._clock.now(tx))
+            await caps.forget_heavy(tx, before=await self._clock.now(tx))
 
         await self._change(change)
 

@@ -15,6 +15,7 @@ from syncline.api.auth import (
     ScopedRoute,
     engine_of,
 )
+from syncline.api.declared import Force, check_changes, check_new_connections
 from syncline.api.idempotency import answer_once
 from syncline.api.problems import invalid
 from syncline.api.requests import (
@@ -74,11 +75,16 @@ async def list_connections(
 
 @router.post("", status_code=201, responses=problems(409, 413, 415), response_model=ConnectionOut)
 async def create_connection(
-    request: Request, principal: CanAdminister, body: OneConnectionBody, key: IdempotencyKey = None
+    request: Request,
+    principal: CanAdminister,
+    body: OneConnectionBody,
+    key: IdempotencyKey = None,
+    force: Force = False,
 ) -> Response:
     """Add a connection; the next tick schedules its first run."""
     new = _new(principal, body)
     await check_providers(engine_of(request), principal, {"provider_slug": new.provider_slug})
+    await check_new_connections(engine_of(request), {"": new}, force=force)
     await check_storage(engine_of(request), principal)
     at_most = connection_limit(engine_of(request), principal)
     connections = engine_of(request).connections
@@ -93,7 +99,11 @@ async def create_connection(
 
 @router.post("/bulk", responses=problems(409, 413, 415), response_model=BulkOut)
 async def create_connections(
-    request: Request, principal: CanAdminister, body: BulkBody, key: IdempotencyKey = None
+    request: Request,
+    principal: CanAdminister,
+    body: BulkBody,
+    key: IdempotencyKey = None,
+    force: Force = False,
 ) -> Response:
     """Add up to 10,000 connections, all or none. Existing ones stay as they are."""
     new = [
@@ -101,6 +111,8 @@ async def create_connections(
     ]
     by_field = {f"connections[{n}].provider_slug": one.provider_slug for n, one in enumerate(new)}
     await check_providers(engine_of(request), principal, by_field)
+    by_place = {f"connections[{place}].": one for place, one in enumerate(new)}
+    await check_new_connections(engine_of(request), by_place, force=force)
     await check_storage(engine_of(request), principal)
     at_most = connection_limit(engine_of(request), principal)
     connections = engine_of(request).connections
@@ -136,6 +148,7 @@ async def edit_connection(
     connection_id: UUID,
     body: EditBody,
     if_match: IfMatch = None,
+    force: Force = False,
 ) -> ConnectionOut:
     """Change a connection's interval, config or cursor in one step.
 
@@ -148,6 +161,9 @@ async def edit_connection(
         await check_provider_of(engine_of(request), principal, connection_id)
     if not named:
         raise Invalid("request", "is empty; name interval_seconds, config or cursor")
+    if "config" in named and not force:
+        config = body.config or {}
+        await check_changes(engine_of(request), principal, connection_id, config=config)
     edit = Edit(
         interval_seconds=body.interval_seconds if "interval_seconds" in named else UNSET,
         cursor=body.cursor if "cursor" in named else UNSET,

@@ -5,6 +5,7 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 
 from syncline.api.auth import CanAdminister, ScopedRoute, engine_of
+from syncline.api.declared import Force, check_changes
 from syncline.api.requests import CredentialsBody
 from syncline.api.responses import ConnectionOut, problems
 from syncline.api.tenant_limits import check_provider_of
@@ -22,9 +23,13 @@ async def set_credentials(
     principal: CanAdminister,
     connection_id: UUID,
     body: CredentialsBody,
+    force: Force = False,
 ) -> ConnectionOut:
     """Replace a connection's credentials. If it needs_reauth, it becomes active again."""
     await check_provider_of(engine_of(request), principal, connection_id)
+    if not force:
+        given = body.credentials
+        await check_changes(engine_of(request), principal, connection_id, credentials=given)
     changed = await engine_of(request).connections.set_credentials(
         connection_id, body.credentials, tenant_id=principal.tenant_id
     )

@@ -1,13 +1,14 @@
 """`/v1/providers`, `/v1/stats`, `/v1/workers`: how everything is doing."""
 
 from dataclasses import asdict
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 
 from syncline.api.auth import CanRead, OperatorCanRead, ScopedRoute, engine_of
+from syncline.api.problems import Problem
 from syncline.api.responses import (
-    FloodOut,
+    DeclarationOut,
     FreshnessOut,
     HistoryOut,
     ProviderOut,
@@ -24,10 +25,8 @@ from syncline.policy.stats import (
     Overview,
     ProviderStats,
     QueueStats,
-    flood_trouble,
     provider_trouble,
     sum_counts,
-    troubled_since,
 )
 
 router = APIRouter(prefix="/v1", tags=["overview"], route_class=ScopedRoute)
@@ -37,10 +36,22 @@ router = APIRouter(prefix="/v1", tags=["overview"], route_class=ScopedRoute)
 async def list_providers(request: Request, principal: CanRead) -> ProvidersOut:
     """Return the providers in use, with their health."""
     found = await engine_of(request).stats.providers(tenant_id=principal.tenant_id)
-    return ProvidersOut(
-        items=[_provider(one, found.kind) for one in found.items],
-        floods=[FloodOut(**asdict(one), trouble=flood_trouble(one)) for one in found.floods],
-    )
+    return ProvidersOut(items=[_provider(one, found.kind) for one in found.items])
+
+
+@router.get("/providers/{provider_slug}", responses=problems(404))
+async def get_provider(
+    request: Request,
+    principal: CanRead,  # noqa: ARG001
+    provider_slug: Annotated[str, Path(min_length=1, max_length=100)],
+) -> DeclarationOut:
+    """Return what a provider's connector declares: its title, credentials and config."""
+    known = await engine_of(request).declarations.known()
+    found = known.declaration(provider_slug)
+    if found is None:
+        reason = known.problems(provider_slug)[0].reason
+        raise Problem(404, "not-found", f"provider {reason}")
+    return DeclarationOut(**asdict(found))
 
 
 @router.get("/stats", responses=problems())
@@ -73,8 +84,6 @@ async def list_workers(request: Request, principal: OperatorCanRead) -> WorkersO
 
 def _provider(one: ProviderStats, kind: str) -> ProviderOut:
     inexact = {"connections": kind} if kind != "exact" else {}
-    if one.affected is not None and one.affected.is_bounded:
-        inexact |= dict.fromkeys(("affected_connections", "affected_tenants"), "at_least")
     return ProviderOut(
         provider_slug=one.provider_slug,
         health=one.health,
@@ -89,8 +98,6 @@ def _provider(one: ProviderStats, kind: str) -> ProviderOut:
         outcomes=dict(one.recent.outcomes),
         within_seconds=one.recent.within.total_seconds(),
         failing_since=one.recent.failing_since,
-        limited_since=one.recent.limited_since,
-        troubled_since=troubled_since(one),
         trouble=provider_trouble(one) if one.is_unwell else None,
         affected_connections=one.affected.connections if one.affected else None,
         affected_tenants=one.affected.tenants if one.affected else None,

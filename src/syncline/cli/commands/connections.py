@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syncline.cli.declared import Force, check_changes, check_new
 from syncline.cli.errors import Failure
 from syncline.cli.imports import (
     ImportFormat,
@@ -28,6 +29,7 @@ from syncline.cli.options import (
     Yes,
     confirm,
     parse_json,
+    parse_object,
     read_credentials,
     text_of,
 )
@@ -68,6 +70,8 @@ def add(
         int | None, typer.Option(metavar="SECONDS", min=60, help="Time between two runs.")
     ] = None,
     credentials_stdin: FromStdin = False,
+    sync: Annotated[bool, typer.Option("--sync", help="Sync it now.")] = False,
+    force: Force = False,
     json: AsJson = False,
 ) -> None:
     """Add a connection. The next tick schedules its first run."""
@@ -76,13 +80,17 @@ def add(
     async def create(engine: "Engine") -> Connection:
         from syncline.services.connections import NewConnection
 
+        new = NewConnection(tenant, provider, external_id, config, interval, credentials)
+        await check_new(engine, new, force=force)
         if provider not in engine.providers:
             say(
                 f"syncline: no connector for {one_line(provider)} is installed here; "
                 "its jobs wait for a worker that has one"
             )
-        new = NewConnection(tenant, provider, external_id, config, interval, credentials)
-        return await engine.connections.add(new)
+        added = await engine.connections.add(new)
+        if sync:
+            await engine.trigger(added.id)
+        return added
 
     show_connection(session_of(context).call(create), json)
 
@@ -101,6 +109,7 @@ def import_(
         Path | None,
         typer.Option(metavar="FILE", help="Where to write bad lines. Default: FILE.rejected."),
     ] = None,
+    force: Force = False,
     json: AsJson = False,
 ) -> None:
     """Add connections from a file, and skip those that exist.
@@ -119,7 +128,7 @@ def import_(
             async with session.engine() as engine:
                 with progress("import", size) as advance:
                     entries = read_entries(stream, chosen)
-                    await import_entries(engine, entries, rejections, advance)
+                    await import_entries(engine, entries, rejections, advance, force=force)
 
     with session.logs():
         perform(work)
@@ -230,6 +239,31 @@ def set_interval(
 
 
 @commands.command(
+    "set-config",
+    epilog=f"Example: syncline connections set-config {ID}"
+    """ '{"url": "https://git.example/site.git"}'""",
+)
+def set_config(
+    context: typer.Context,
+    connection: ConnectionId,
+    config: Annotated[
+        str, typer.Argument(metavar="JSON|@FILE", help="The whole new config, an object.")
+    ],
+    force: Force = False,
+    json: AsJson = False,
+) -> None:
+    """Replace a connection's config. The next run uses it."""
+    value = parse_object(text_of(config))
+
+    async def change(engine: "Engine") -> Connection:
+        if not force:
+            await check_changes(engine, connection, config=value)
+        return await engine.connections.set_config(connection, value)
+
+    show_connection(session_of(context).call(change), json)
+
+
+@commands.command(
     "set-cursor",
     epilog=f"Example: syncline connections set-cursor {ID}"
     """ '{"since": "2025-01-01T00:00:00Z"}'""",
@@ -262,16 +296,20 @@ def set_credentials(
     connection: ConnectionId,
     credentials_stdin: FromStdin = False,
     clear: Annotated[bool, typer.Option("--clear", help="Delete the stored credentials.")] = False,
+    force: Force = False,
     json: AsJson = False,
 ) -> None:
     """Replace a connection's credentials. If it needs_reauth, it becomes active again."""
     if credentials_stdin == clear:
         raise typer.BadParameter("give either --credentials-stdin or --clear")
     credentials = read_credentials() if credentials_stdin else None
-    changed = session_of(context).call(
-        lambda engine: engine.connections.set_credentials(connection, credentials)
-    )
-    show_connection(changed, json)
+
+    async def change(engine: "Engine") -> Connection:
+        if not force:
+            await check_changes(engine, connection, credentials=credentials)
+        return await engine.connections.set_credentials(connection, credentials)
+
+    show_connection(session_of(context).call(change), json)
 
 
 @commands.command(epilog=f"Example: syncline connections sync {ID} --type full")

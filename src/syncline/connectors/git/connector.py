@@ -35,14 +35,15 @@ CONFIG_SCHEMA = {
             "description": "An https URL, or a folder that the operator allows.",
             "minLength": 1,
             "maxLength": MAX_URL,
-            "pattern": r"^[^\x00-\x1f\x7f]*\Z",
+            "pattern": r"^[^\x00-\x1f\x7f]*$",
         },
         "branch": {
             "type": "string",
             "title": "Branch",
             "minLength": 1,
             "maxLength": MAX_BRANCH,
-            "pattern": rf"^{REF_NAME.pattern}\Z",
+            "pattern": r"^[^\x00-\x20~^:?*\[\\\x7f-][^\x00-\x20~^:?*\[\\\x7f]*$",
+            "not": {"pattern": r"\.\.|@\{"},
             "default": "HEAD",
         },
         "page_size": {
