@@ -24,6 +24,13 @@ SHARES = (
         "tests/store/test_cap_races.py::test_what_is_claimed_while_a_claim_begins_is_counted_by_it",
     ),
     Mutation(
+        "caps that a claim does not know",
+        "a process that has not read the caps claims jobs under them",
+        "store/queue/claims.py",
+        (("SELECT tenant_id, provider_slug FROM {schema}.caps\n", "SELECT '', ''\n"),),
+        "tests/store/test_cap_races.py::test_a_claim_that_does_not_know_of_a_cap_leaves_its_jobs",
+    ),
+    Mutation(
         "what runs under a cap: everybody's",
         "jobs that were claimed before the cap was set do not count",
         "engine/worker/share_book.py",

@@ -55,8 +55,17 @@ def error_text(error: Any) -> str:
 def reason_text(reason: Any) -> str:
     """Return a connection's status reason, or a job's error, as one line."""
     if isinstance(reason, dict) and "why" in reason:
-        return one_line(str(reason["why"]))
+        return one_line(f"{reason['why']}{_before_text(reason.get('before'))}")
     return error_text(reason)
+
+
+def _before_text(before: Any) -> str:
+    """Return the trouble that a connection was in when it was paused."""
+    if not isinstance(before, dict) or not before.get("status"):
+        return ""
+    reason = before.get("reason")
+    why = reason.get("why") if isinstance(reason, dict) else reason
+    return f" (before: {before['status']}{f', {why}' if why else ''})"
 
 
 def one_line(text: str) -> str:

@@ -11,7 +11,7 @@ KEYS = {cap.key for cap in CAPS}
 def take_all(rooms: Rooms, tenant: str, provider: str) -> int:
     count = 0
     while count < 100 and rooms.has_room(tenant, provider):
-        assert rooms.take(tenant, provider)
+        rooms.take(tenant, provider)
         count += 1
     return count
 
@@ -39,5 +39,4 @@ def test_a_cap_that_is_not_held_has_no_room() -> None:
 
 def test_a_job_under_no_cap_always_has_room() -> None:
     rooms = Rooms(CAPS, {}, held=())
-    assert rooms.has_room("other", "tickets")
-    assert not rooms.take("other", "tickets")
+    assert take_all(rooms, "other", "tickets") == 100

@@ -81,3 +81,28 @@ def test_failing_since_reaches_back_over_hours() -> None:
 def test_the_commonest_error_is_named() -> None:
     recent = Recent(outcomes={SUCCEEDED: 9, "Timeout": 2, "Transient": 3})
     assert (recent.commonest_error, Recent().commonest_error) == ("Transient", None)
+
+
+def limited(ago: int, *, good: int = 5, refused: int = 1) -> Figures:
+    return Figures(
+        NOW - minutes(ago), "github", Tally(+Counter({SUCCEEDED: good, "RateLimited": refused}))
+    )
+
+
+def test_limited_since_names_the_first_of_the_latest_times_with_a_refusal() -> None:
+    seen = [limited(2), limited(4), limited(5, refused=0), limited(7)]
+    recent = judge_recent(seen, [], NOW)["github"]
+    assert (recent.limited_since, recent.failing_since) == (NOW - minutes(4), None)
+
+
+def test_a_minute_that_has_just_begun_does_not_change_since_when() -> None:
+    seen = [limited(0, refused=0), limited(1), limited(2)]
+    assert judge_recent(seen, [], NOW)["github"].limited_since == NOW - minutes(2)
+    failing = [at(minutes(0), good=1), at(minutes(1), bad=9), at(minutes(2), bad=9)]
+    assert judge_recent(failing, [], NOW)["github"].failing_since == NOW - minutes(2)
+
+
+def test_hours_before_a_good_minute_do_not_count() -> None:
+    seen = [at(minutes(1), bad=9), at(minutes(2), good=9), at(minutes(3), bad=3)]
+    hours = [at(timedelta(hours=ago), bad=99) for ago in range(5)]
+    assert judge_recent(seen, hours, NOW)["github"].failing_since == NOW - minutes(1)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from support.http import client_of
 from support.world import World, at
 from syncline import Connection, Permanent, Signal, SyncResult, Transient, Unauthorized
 
@@ -146,6 +147,34 @@ async def test_returning_connection_is_scheduled_by_its_slots(world: World, by_s
     assert (paused.status, paused.status_reason["why"]) == ("paused", "holidays")
     assert (await world.pending(connection)).scheduled_at == at("11:00")
     assert (await world.sync_metadata(connection))["cursor"] == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(Unauthorized("expired"), "needs_reauth"), (Permanent("gone"), "error")]
+)
+async def test_a_pause_keeps_the_trouble_and_its_reason(
+    world: World, error: Exception, status: str
+) -> None:
+    """Resuming restores it; explain and the page name it meanwhile."""
+    connection = await world.connection()
+    await world.job(connection)
+    await world.run_one(error)
+    connections = world.engine.connections
+    before = await connections.get(connection.id)
+    await connections.pause(connection.id, reason="holidays")
+    await connections.pause(connection.id, reason="longer holidays")
+
+    explained = await world.engine.explain(connection.id)
+    async with client_of(world.engine) as browser:
+        pages = [await browser.get(path) for path in ("/connections", f"/connections/{before.id}")]
+    resumed = await connections.resume(connection.id)
+
+    assert explained.reason == "paused"
+    assert f"Before the pause it was in {status} ({error}" in explained.summary
+    assert f"before: {status}" in pages[0].text
+    assert f"Before the pause it was in {status}" in pages[1].text
+    assert (resumed.status, resumed.status_reason) == (status, before.status_reason)
+    assert (await connections.resume(connection.id)).status == "active"
 
 
 async def test_revoked_connection_cannot_be_resumed(world: World) -> None:

@@ -5,7 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from html import unescape
 from typing import Any
 from uuid import uuid4
@@ -22,8 +22,10 @@ from syncline.cli.views.screen import read_snapshot
 from syncline.cli.views.top import render_status
 from syncline.policy.figures import Tally
 from syncline.policy.stats import Figure
+from syncline.store.queue import caps
 from syncline.store.stats import figures
 from syncline.store.stats.activity import first_id_at
+from syncline.text import rfc3339
 
 HEALTH = {"calendar": "ok", "github": "failing", "mail": "rate_limited", "tickets": "unknown"}
 ON_THE_PAGE = {"ok": "ok", "failing": "failing", "rate_limited": "rate limited"}
@@ -125,6 +127,91 @@ async def test_all_three_say_the_same_health(world: World, client: httpx2.AsyncC
         f"Providers: {', '.join(f'{slug} {health}' for slug, health in HEALTH.items())}" in printed
     )
     assert as_printed == HEALTH
+
+
+async def add_troubles(world: World) -> datetime:
+    """Let one provider be down, one limit us and one tenant flood; return since when."""
+    await add_worker(world, "calendar", "github", "mail")
+    now = world.clock()
+    for number in range(3):
+        down = await world.connection(provider="github", tenant=f"tenant {number}")
+        await world.job(down, scheduled_at=now - MINUTE)
+        limited = await world.connection(provider="mail", tenant=f"tenant {number % 2}")
+        await add_backoff(world, limited, hinted=True)
+    later = await world.connection(provider="github", tenant="tenant 9")
+    await world.job(later, scheduled_at=now + MINUTE)
+    await add_figures(world, "github", {"Transient": 9})
+    await add_figures(world, "mail", {"RateLimited": 3, "succeeded": 9})
+    await world.sql(
+        "INSERT INTO {schema}.gates (provider_slug, opened_at, opened_because)"
+        " VALUES ('github', $1, 'most attempts failed')",
+        now - 5 * MINUTE,
+    )
+    async with world.engine._pool.transaction() as tx:
+        await caps.note_heavy(tx, {"flood": 4000}, others=7, now=now - MINUTE)
+    async with world.engine._pool.transaction() as tx:
+        await caps.note_heavy(tx, {"flood": 41_000}, others=8, now=now)
+    return now
+
+
+async def test_all_four_name_what_is_down_what_limits_and_who_floods(
+    world: World, client: httpx2.AsyncClient
+) -> None:
+    now = await add_troubles(world)
+    down = (
+        f"github: does not answer since {rfc3339(now - 5 * MINUTE)}; mostly Transient;"
+        " 3 connections of 3 tenants wait."
+    )
+    started = (now - MINUTE).replace(second=0, microsecond=0)
+    limited = (
+        f"mail: limits us since {rfc3339(started)}; mostly RateLimited;"
+        " 3 connections of 2 tenants wait."
+    )
+    flood = (
+        f"flood: asks for more than its share since {rfc3339(now - MINUTE)};"
+        " 41,000 jobs of it are due; 8 other tenants have jobs due and come first."
+    )
+
+    printed = " ".join((await show_status(world)).split())
+    api = await get_json(client, "/v1/providers")
+    told = [f"{one['provider_slug']}: {one['trouble']}" for one in api["items"] if one["trouble"]]
+    told += [f"{one['tenant_id']}: {one['trouble']}" for one in api["floods"]]
+    pages = [await get_words(client, path) for path in ("/", "/providers")]
+
+    assert told == [down, limited, flood]
+    for sentence in (down, limited, f"Tenant {flood}"):
+        assert sentence in printed
+    for page in pages:
+        for sentence in (down, limited, flood):
+            assert sentence.partition(": ")[2] in page
+        assert flood.replace(":", "", 1) in page
+
+
+async def test_a_tenant_does_not_learn_of_floods(world: World) -> None:
+    await add_troubles(world)
+    assert (await world.engine.stats.providers(tenant_id="flood")).floods == []
+
+
+async def test_affected_counts_that_end_at_their_bound_say_so(
+    world: World, client: httpx2.AsyncClient
+) -> None:
+    now = await add_troubles(world)
+    await world.sql(
+        "WITH added AS (INSERT INTO {schema}.connections (tenant_id, provider_slug, external_id)"
+        " SELECT 'tenant ' || n % 4, 'github', n::text FROM generate_series(1, 10000) n"
+        " RETURNING *)"
+        " INSERT INTO {schema}.sync_jobs (connection_id, tenant_id, provider_slug, scheduled_at)"
+        " SELECT id, tenant_id, provider_slug, $1 FROM added",
+        now - 2 * MINUTE,
+    )
+    by_slug = {
+        one["provider_slug"]: one for one in (await get_json(client, "/v1/providers"))["items"]
+    }
+    bounded = {"affected_connections": "at_least", "affected_tenants": "at_least"}
+    assert bounded.items() <= by_slug["github"]["inexact"].items()
+    assert by_slug["mail"]["inexact"] == {}
+    told = "at least 10,000 connections of at least 4 tenants wait"
+    assert told in by_slug["github"]["trouble"]
 
 
 async def test_one_of_many_connections_that_waits_is_no_rate_limit(

@@ -131,3 +131,41 @@ async def test_a_new_value_counts_from_the_next_claim_on(world: World) -> None:
         rooms, _ = await book.lock_and_count(first.tx, [ACME])
 
     assert not rooms.has_room("acme", "github")
+
+
+@pytest.fixture
+def stop_looking(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From then on every process believes of caps what it read last, as one that was stopped."""
+
+    async def no_look(book: ShareBook, session: object) -> None:
+        pass
+
+    return lambda: monkeypatch.setattr(ShareBook, "look", no_look)
+
+
+async def test_a_claim_that_does_not_know_of_a_cap_leaves_its_jobs(
+    world: World, stop_looking: Callable[[], None]
+) -> None:
+    """A process may have been stopped since it last read the caps; the statement reads them."""
+    await world.run_due()
+    stop_looking()
+    await world.engine.shares.set_cap(0, tenant_id="acme")
+    capped = await waiting_job(world)
+    await world.job(await world.connection(tenant="other"))
+    world.script(SyncResult())
+
+    assert await world.run_due() == 1
+    assert (await world.get_job(capped)).status == "queued"
+
+
+async def test_a_claim_that_holds_a_cap_leaves_jobs_of_one_it_does_not_know(
+    world: World, stop_looking: Callable[[], None]
+) -> None:
+    await world.engine.shares.set_cap(5, tenant_id="acme")
+    await world.run_due()
+    stop_looking()
+    await world.engine.shares.set_cap(0, provider_slug="github")
+    capped = await waiting_job(world)
+
+    assert await world.run_due() == 0
+    assert (await world.get_job(capped)).status == "queued"

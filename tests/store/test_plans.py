@@ -343,7 +343,7 @@ def stats_cases() -> Iterator[Case]:
     yield case("backoff", queue.BACKOFF, 150, NOON, fifty)
     yield case("running", queue.RUNNING, fifty, fifty, on_held_jobs=True)
     yield case("failed", providers.COUNT_FAILED, fifty, UUID(int=0), fifty)
-    yield case("affected", providers.COUNT_AFFECTED, 150, ["github"], fifty, None)
+    yield case("affected", providers.COUNT_AFFECTED, 150, ["github"], fifty, None, NOON)
     yield case("names", details.NAMES, fifty, DUE)
     yield case("leases", details.LEASES, fifty, fifty, fifty, on_held_jobs=True)
     yield case("tenants", details.TENANTS, fifty, fifty)

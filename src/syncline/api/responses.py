@@ -150,6 +150,10 @@ class ProviderOut(BaseModel):
     )
     within_seconds: float
     failing_since: datetime | None = Field(description="Since when most of its attempts fail.")
+    limited_since: datetime | None = Field(description="Since when it limits some of them.")
+    troubled_since: datetime | None = Field(
+        description="Since when it is not well: paused, down, rate_limited or failing."
+    )
     trouble: str | None = Field(
         description="What is wrong and whom it affects; null if it is well."
     )
@@ -175,6 +179,14 @@ class HistoryOut(BaseModel):
     points: list[PointOut]
 
 
+class FloodOut(BaseModel):
+    tenant_id: str
+    since: datetime | None = Field(description="Since when it asks for more than its share.")
+    due: int = Field(description="How many jobs it has due.")
+    others: int = Field(description="How many other tenants have jobs due.")
+    trouble: str
+
+
 class DeclarationOut(BaseModel):
     """What a provider's connector declares; null where it declares nothing."""
 
@@ -189,6 +201,9 @@ class DeclarationOut(BaseModel):
 
 class ProvidersOut(BaseModel):
     items: list[ProviderOut]
+    floods: list[FloodOut] = Field(
+        description="Tenants that ask for more than their share now; only operators see them."
+    )
 
 
 class BandOut(BaseModel):
@@ -306,6 +321,7 @@ class TenantOut(BaseModel):
     tenant_id: str
     weight: float
     over_share: bool = Field(description="Whether it asks for more than its share now.")
+    over_share_since: datetime | None = None
     due: int | None = Field(description="How many jobs it has due, if it is over its share.")
     caps: list[CapOut]
 

@@ -58,6 +58,7 @@ class Rooms:
         held: Collection[tuple[str, str]],
     ) -> None:
         """Take the caps, the running jobs by tenant and provider, and the caps that are locked."""
+        self.held = sorted(held)
         self._room = {cap.key: cap.max_running if cap.key in held else 0 for cap in caps}
         for pair, count in running.items():
             for key in self.keys(*pair):
@@ -71,12 +72,10 @@ class Rooms:
     def has_room(self, tenant_id: str, provider_slug: str) -> bool:
         return all(self._room[key] > 0 for key in self.keys(tenant_id, provider_slug))
 
-    def take(self, tenant_id: str, provider_slug: str) -> bool:
-        """Take the place of one job; return whether it is under a cap."""
-        keys = self.keys(tenant_id, provider_slug)
-        for key in keys:
+    def take(self, tenant_id: str, provider_slug: str) -> None:
+        """Take the place of one job."""
+        for key in self.keys(tenant_id, provider_slug):
             self._room[key] -= 1
-        return bool(keys)
 
     def fits(self, tenant_id: str, provider_slug: str) -> bool:
         """Take the place of one job if there is room, and return whether there was."""

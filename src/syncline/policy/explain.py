@@ -15,6 +15,7 @@ from syncline.policy.evidence import (
     StoppingJob,
     describe,
 )
+from syncline.policy.status import StoredStatus, trouble_before
 from syncline.redaction import mask_secrets
 from syncline.text import span
 
@@ -53,6 +54,7 @@ def _judge(evidence: Evidence) -> Cause:
         case ConnectionStatus.PAUSED:
             reason = Reason.PAUSED
             summary = f"It was paused{why} and is not scheduled until it is resumed."
+            summary += _describe_before(evidence)
         case ConnectionStatus.NEEDS_REAUTH:
             reason = Reason.NEEDS_REAUTH
             summary = f"The provider no longer accepts its credentials{why}. "
@@ -69,6 +71,16 @@ def _judge(evidence: Evidence) -> Cause:
     if running := _pending(evidence, JobStatus.RUNNING):
         summary += f" Job {running[0].id}, which started before, is still running."
     return Cause(reason, summary)
+
+
+def _describe_before(evidence: Evidence) -> str:
+    """Return the trouble that the pause left as it was."""
+    before = trouble_before(StoredStatus(evidence.status, evidence.status_reason))
+    if before is None:
+        return ""
+    line = _reason_line(before.reason)
+    why = f" ({line})" if line else ""
+    return f" Before the pause it was in {before.status}{why}; resuming it restores that."
 
 
 def _judge_active(evidence: Evidence) -> Cause:

@@ -1,7 +1,7 @@
 """How well a provider is doing: judged by the attempts that ended lately (R1)."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -10,6 +10,7 @@ from syncline.policy.figures import SUCCEEDED, Figures, Span, Tally, sum_by_prov
 from syncline.policy.gates import Gate
 
 RATE_LIMITED_SHARE = 50  # rate_limited once 1 in 50 connections waits at the provider's request
+RATE_LIMITED = "RateLimited"  # the class of the error
 FAILING_SHARE = 0.5
 ENOUGH_ATTEMPTS = 5  # fewer say little: then a longer time counts
 LATELY = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=24))
@@ -26,11 +27,15 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """The attempts of a provider that ended within this time; `failing_since` if most fail."""
+    """The attempts of a provider that ended within this time.
+
+    `failing_since` if most fail; `limited_since` if some were refused because of a limit.
+    """
 
     within: timedelta = LATELY[0]
     outcomes: Mapping[str, int] = field(default_factory=dict)
     failing_since: datetime | None = None
+    limited_since: datetime | None = None
 
     @property
     def attempts(self) -> int:
@@ -102,11 +107,20 @@ def _judge_one(minutes: Sequence[Figures], hours: Sequence[Figures], now: dateti
         tally = _sum(one for one in figures if one.starts_at > now - within)
         if tally.attempts >= ENOUGH_ATTEMPTS:
             break
-    if not _is_failing(tally.attempts, tally.failures):
-        return Recent(within, dict(tally.outcomes))
-    since = _failing_since(minutes, Span.MINUTE)
-    earlier = [one for one in hours if since is None or one.starts_at < since - LATELY[1]]
-    return Recent(within, dict(tally.outcomes), _failing_since(earlier, Span.HOUR) or since)
+    outcomes, failing_since, limited_since = dict(tally.outcomes), None, None
+    if _is_bad(tally):
+        failing_since = _since(minutes, hours, _is_bad)
+    if _is_limited(tally):
+        limited_since = _since(minutes, hours, _is_limited)
+    return Recent(within, outcomes, failing_since, limited_since)
+
+
+def _is_bad(tally: Tally) -> bool:
+    return _is_failing(tally.attempts, tally.failures)
+
+
+def _is_limited(tally: Tally) -> bool:
+    return tally.outcomes[RATE_LIMITED] > 0
 
 
 def _sum(figures: Iterable[Figures]) -> Tally:
@@ -116,11 +130,29 @@ def _sum(figures: Iterable[Figures]) -> Tally:
     return total
 
 
-def _failing_since(figures: Sequence[Figures], span: Span) -> datetime | None:
-    """Return the first of the latest times in all of which most attempts failed."""
+def _since(
+    minutes: Sequence[Figures], hours: Sequence[Figures], holds: Callable[[Tally], bool]
+) -> datetime | None:
+    """Return the first of the latest times with attempts in all of which this holds."""
+    since, has_ended = _since_of(minutes, Span.MINUTE, holds)
+    if has_ended:
+        return since
+    earlier = [one for one in hours if since is None or one.starts_at < since - LATELY[1]]
+    return _since_of(earlier, Span.HOUR, holds)[0] or since
+
+
+def _since_of(
+    figures: Sequence[Figures], span: Span, holds: Callable[[Tally], bool]
+) -> tuple[datetime | None, bool]:
+    """Return that time, and whether it did not hold before.
+
+    The newest times in which it does not hold are left out: a minute that has just begun says
+    little.
+    """
     since = None
     for at, tally in sorted(sum_by_time(figures, span).items(), reverse=True):
-        if tally.attempts and not _is_failing(tally.attempts, tally.failures):
-            break
-        since = at if tally.attempts else since
-    return since
+        if tally.attempts and holds(tally):
+            since = at
+        elif tally.attempts and since is not None:
+            return since, True
+    return since, False

@@ -24,9 +24,24 @@ class TenantShare:
     weight: float = 1
     heavy_until: datetime | None = None
     heavy_due: int = 0  # jobs that it had due then
+    heavy_since: datetime | None = None
+    heavy_others: int = 0  # tenants within their share that had jobs due then
 
-    def is_heavy(self, now: datetime) -> bool:
-        return self.heavy_until is not None and self.heavy_until > now
+    def flood(self, now: datetime) -> "Flood | None":
+        """Return what it asks for, if that is more than its share now."""
+        if self.heavy_until is None or self.heavy_until <= now:
+            return None
+        return Flood(self.tenant_id, self.heavy_since, self.heavy_due, self.heavy_others)
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """A tenant that asks for more than its share, beside how many others."""
+
+    tenant_id: str
+    since: datetime | None
+    due: int
+    others: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +50,7 @@ class TenantLimits:
 
     tenant_id: str
     weight: float
-    is_heavy: bool
-    due: int  # jobs that it had due, if so
+    flood: Flood | None  # if it asks for more than its share now
     caps: tuple[CapUse, ...]
 
     @property
@@ -51,8 +65,9 @@ class TenantLimits:
         return {
             "tenant_id": self.tenant_id,
             "weight": self.weight,
-            "over_share": self.is_heavy,
-            "due": self.due if self.is_heavy else None,
+            "over_share": self.flood is not None,
+            "over_share_since": self.flood.since if self.flood else None,
+            "due": self.flood.due if self.flood else None,
             "caps": [use.as_json() for use in self.caps],
         }
 

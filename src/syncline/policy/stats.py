@@ -15,9 +15,15 @@ from syncline.policy.caps import CapUse
 from syncline.policy.figures import Point
 from syncline.policy.gates import Gate
 from syncline.policy.health import Health, Recent
+from syncline.policy.shares import Flood
 from syncline.text import rfc3339
 
 BACKOFF = "backoff"
+TOLD = {
+    Health.PAUSED: "paused by a person",
+    Health.DOWN: "does not answer",
+    Health.RATE_LIMITED: "limits us",
+}
 UNWELL = {Health.FAILING, Health.RATE_LIMITED, Health.DOWN, Health.PAUSED}
 
 
@@ -113,28 +119,52 @@ class ProviderStats:
         return self.health in UNWELL
 
 
+def troubled_since(one: ProviderStats) -> datetime | None:
+    """Return since when a provider is not well, as far as that is known."""
+    match one.health:
+        case Health.PAUSED:
+            return one.gate.paused_at if one.gate else None
+        case Health.DOWN:
+            return one.gate.opened_at if one.gate else None
+        case Health.RATE_LIMITED:
+            return one.recent.limited_since
+        case Health.FAILING:
+            return one.recent.failing_since
+    return None
+
+
 def provider_trouble(one: ProviderStats) -> str:
     """Return what is wrong with a provider, since when, and whom it affects."""
-    recent, gate, since = one.recent, one.gate, one.recent.failing_since
-    if one.health is Health.PAUSED and gate is not None and gate.paused_at is not None:
-        told, since = "paused by a person", gate.paused_at
-    elif one.health is Health.DOWN and gate is not None and gate.opened_at is not None:
-        told, since = "does not answer", gate.opened_at
-    elif one.health is Health.RATE_LIMITED:
-        told = "limits us"
-    else:
-        told = f"{recent.failing_share:.0%} of its attempts fail"
-    parts = [told + (f" since {rfc3339(since)}" if since is not None else "")]
+    recent, since = one.recent, troubled_since(one)
+    told = TOLD.get(one.health) or f"{recent.failing_share:.0%} of its attempts fail"
+    parts = [told + _since(since)]
     if recent.commonest_error is not None and one.health is not Health.PAUSED:
         parts.append(f"mostly {recent.commonest_error}")
     if one.affected is not None:
         least = "at least " if one.affected.is_bounded else ""
-        connections, tenants = one.affected.connections, one.affected.tenants
-        parts.append(
-            f"{least}{connections:,} connection{'' if connections == 1 else 's'}"
-            f" of {tenants:,} tenant{'' if tenants == 1 else 's'} wait"
-        )
+        connections = _counted(one.affected.connections, "connection")
+        tenants = _counted(one.affected.tenants, "tenant")
+        parts.append(f"{least}{connections} of {least}{tenants} wait")
     return "; ".join(parts) + "."
+
+
+def flood_trouble(one: Flood) -> str:
+    """Return since when a tenant asks for more than its share, for how much, and beside whom."""
+    parts = [f"asks for more than its share{_since(one.since)}"]
+    if one.due:
+        parts.append(f"{_counted(one.due, 'job')} of it {'is' if one.due == 1 else 'are'} due")
+    if one.others:
+        have = "has" if one.others == 1 else "have"
+        parts.append(f"{_counted(one.others, 'other tenant')} {have} jobs due and come first")
+    return "; ".join(parts) + "."
+
+
+def _since(at: datetime | None) -> str:
+    return f" since {rfc3339(at.replace(microsecond=0))}" if at is not None else ""
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +183,7 @@ class Providers:
     now: datetime
     items: Sequence[ProviderStats]
     kind: str = "exact"
+    floods: Sequence[Flood] = ()  # tenants over their share; only operators see them
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """What people do with connections: add, list, pause, resume, change and delete them."""
 
 import builtins
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
@@ -12,6 +11,7 @@ from syncline.engine.secrets.vault import Vault
 from syncline.engine.upkeep.connector_files import ConnectorFiles
 from syncline.errors import Conflict, NotFound
 from syncline.model import Connection, ConnectionFilter, ConnectionOrder, ConnectionStatus
+from syncline.policy import status
 from syncline.services.base import BaseService, Once, ServiceContext
 from syncline.services.credentials import CredentialWriter
 from syncline.services.edits import CheckedEdit, Edit, check_unchanged, edit_towards
@@ -217,7 +217,10 @@ class Connections(BaseService):
         tenant_id: str | None = None,
         expected: str | None = None,
     ) -> Connection:
-        """Stop scheduling: queued jobs are cancelled, and a running one keeps its signals."""
+        """Stop scheduling: queued jobs are cancelled, and a running one keeps its signals.
+
+        A connection in `needs_reauth` or `error` is so again when it is resumed.
+        """
         if reason is not None:
             check_text("reason", reason)
 
@@ -227,11 +230,9 @@ class Connections(BaseService):
             if locked.status == ConnectionStatus.REVOKED:
                 raise Conflict(connection_id, reason="is revoked and cannot be paused")
             now = await self._clock.now(tx)
-            why = {"why": reason or "paused", "since": rfc3339(now), "evidence": None}
-            if by is not None:
-                why["by"] = by
-            paused = (connection_id, ConnectionStatus.PAUSED, json.dumps(why))
-            await connections.set_status(tx, [paused], now=now)
+            present = (await connections.read_statuses(tx, [connection_id]))[connection_id]
+            paused = status.pause(present, why=reason or "paused", since=rfc3339(now), by=by)
+            await connections.set_statuses(tx, {connection_id: paused}, now=now)
             await jobs.cancel_queued(tx, [connection_id], now=now)
             return await get_connection(tx, connection_id, tenant_id)
 
@@ -240,7 +241,10 @@ class Connections(BaseService):
     async def resume(
         self, connection_id: UUID, *, tenant_id: str | None = None, expected: str | None = None
     ) -> Connection:
-        """Make a connection active again, with its cursor; the next tick schedules it."""
+        """Make a connection active again, with its cursor; the next tick schedules it.
+
+        One that was in `needs_reauth` or `error` when it was paused is so again.
+        """
 
         async def change(tx: Transaction) -> Connection:
             locked = await lock_connection(tx, connection_id, tenant_id)
@@ -249,7 +253,9 @@ class Connections(BaseService):
                 raise Conflict(connection_id, reason="is revoked and cannot be resumed")
             if locked.status != ACTIVE:
                 now = await self._clock.now(tx)
-                await connections.set_status(tx, [(connection_id, ACTIVE, None)], now=now)
+                present = (await connections.read_statuses(tx, [connection_id]))[connection_id]
+                resumed = {connection_id: status.resume(present)}
+                await connections.set_statuses(tx, resumed, now=now)
             return await get_connection(tx, connection_id, tenant_id)
 
         return await self._pool.retrying(change)
@@ -303,7 +309,8 @@ class Connections(BaseService):
     ) -> Connection:
         """Replace a connection's credentials, or delete them with None.
 
-        New ones make a connection in `needs_reauth` active again, with its cursor.
+        New ones make a connection in `needs_reauth` active again, with its cursor. One that was
+        paused in `needs_reauth` stays paused, and is active when it is resumed.
         """
 
         async def change(tx: Transaction) -> Connection:
@@ -314,8 +321,9 @@ class Connections(BaseService):
             else:
                 tenant = locked.tenant_id
                 await self._credentials.save(tx, tenant, connection_id, credentials, now)
-                if locked.status == ConnectionStatus.NEEDS_REAUTH:
-                    await connections.set_status(tx, [(connection_id, ACTIVE, None)], now=now)
+                present = (await connections.read_statuses(tx, [connection_id]))[connection_id]
+                if (after := status.reauthorise(present)) != present:
+                    await connections.set_statuses(tx, {connection_id: after}, now=now)
             return await get_connection(tx, connection_id, tenant_id)
 
         return await self._pool.retrying(change)

@@ -75,7 +75,7 @@ async def _with_shares(tx: Transaction, evidence: Evidence) -> Evidence:
     return replace(
         evidence,
         full_caps=tuple(use.cap for use in uses if use.is_full),
-        share=next((share for share in shares if share.is_heavy(evidence.now)), None),
+        share=next((share for share in shares if share.flood(evidence.now)), None),
     )
 
 

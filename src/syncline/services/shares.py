@@ -24,11 +24,12 @@ class Shares(BaseService):
                 tenant: tuple(use for use in uses if use.cap.tenant_id == tenant)
                 for tenant in sorted({*shares, *(use.cap.tenant_id for use in uses)})
             }
-            return [
-                TenantLimits(tenant, share.weight, share.is_heavy(now), share.heavy_due, own)
+            found = [
+                TenantLimits(tenant, share.weight, share.flood(now), own)
                 for tenant, own in of_tenant.items()
                 for share in [shares.get(tenant) or TenantShare(tenant)]
             ]
+            return [one for one in found if one.weight != 1 or one.flood or one.caps]
 
         return await self._pool.reading(read)
 
@@ -50,7 +51,7 @@ class Shares(BaseService):
 
         async def change(tx: Transaction) -> None:
             await caps.set_weight(tx, tenant_id, weight)
-            await caps.forget_heavy(tx, before=await self._clock.now(tx))
+            await caps.forget_heavy(tx, now=await self._clock.now(tx))
 
         await self._change(change)
 

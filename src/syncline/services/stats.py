@@ -18,6 +18,7 @@ from syncline.policy.figures import PERIODS, Span, chart, start_of
 from syncline.policy.freshness import Freshness, judge_freshness
 from syncline.policy.gates import Gate
 from syncline.policy.health import ProviderCounts, Recent, judge_health, judge_recent
+from syncline.policy.shares import Flood
 from syncline.policy.stats import (
     Activity,
     History,
@@ -73,7 +74,7 @@ class Stats(BaseService):
                 for slug in sorted(slugs)
             ]
             unwell = [one.provider_slug for one in items if one.is_unwell]
-            affected = await providers.count_affected(tx, tenant_id, unwell)
+            affected = await providers.count_affected(tx, tenant_id, unwell, now=seen.now)
             items = [
                 replace(
                     one,
@@ -84,7 +85,8 @@ class Stats(BaseService):
                 for one in items
                 for slug in (one.provider_slug,)
             ]
-            return Providers(seen.now, items, connections.kind)
+            floods = await _read_floods(tx, seen.now) if tenant_id is None else []
+            return Providers(seen.now, items, connections.kind, floods)
 
         return await self._pool.reading(read)
 
@@ -198,6 +200,12 @@ async def _read_uses(tx: Transaction, now: datetime) -> dict[str, tuple[BudgetUs
     found, shared = await budgets.read(tx)
     own = by_provider(in_force(found))
     return {slug: describe_uses(ones, shared, now) for slug, ones in own.items()}
+
+
+async def _read_floods(tx: Transaction, now: datetime) -> list[Flood]:
+    """Return the tenants that ask for more than their share, those with most jobs due first."""
+    found = [share.flood(now) for share in await caps.read_shares(tx)]
+    return sorted((one for one in found if one is not None), key=lambda one: -one.due)
 
 
 def _provider_stats(

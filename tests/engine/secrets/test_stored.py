@@ -204,6 +204,21 @@ async def test_new_credentials_leave_a_paused_connection_paused(world: World) ->
     assert changed.status == "paused"
 
 
+async def test_new_credentials_end_a_needs_reauth_from_before_a_pause(world: World) -> None:
+    connection = await add(world)
+    world.script(Unauthorized("revoked"))
+    await world.engine.trigger(connection.id)
+    await world.engine.run_due()
+    paused = await world.engine.connections.pause(connection.id)
+    assert paused.status_reason["before"]["status"] == "needs_reauth"
+
+    changed = await world.engine.connections.set_credentials(connection.id, {"token": "new"})
+    resumed = await world.engine.connections.resume(connection.id)
+
+    assert (changed.status, "before" in changed.status_reason) == ("paused", False)
+    assert (resumed.status, resumed.status_reason) == ("active", None)
+
+
 async def test_credentials_can_be_removed(world: World) -> None:
     connection = await add(world)
 

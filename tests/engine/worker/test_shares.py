@@ -46,6 +46,18 @@ async def test_a_flood_yields_to_those_within_their_share(world: World) -> None:
     assert max(ran.index(f"small {number}") for number in range(3)) < 12
 
 
+async def test_it_is_noted_who_floods_since_when_and_beside_whom(world: World) -> None:
+    await add(world, "flood", 60)
+    for number in range(3):
+        await add(world, f"small {number}", 1, scheduled_at=at("12:00"))
+
+    await order(world)
+
+    [flood] = (await world.engine.stats.providers()).floods
+    assert (flood.tenant_id, flood.since, flood.others) == ("flood", world.clock(), 3)
+    assert 40 < flood.due <= 60
+
+
 async def test_several_floods_yield_as_one_does(world: World) -> None:
     for number in range(5):
         await add(world, f"flood {number}", 30)

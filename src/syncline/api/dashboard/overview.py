@@ -38,6 +38,7 @@ async def overview(
 ) -> Response:
     """Return the overview, with charts of this period."""
     seen, history = await dashboard.overview.get(), await dashboard.history[period].get()
+    found = await dashboard.providers.get()
     return dashboard.render(
         "overview.html",
         request,
@@ -49,7 +50,8 @@ async def overview(
         history=history,
         periods=list(PERIODS),
         charts=_charts(history),
-        unwell=[one for one in (await dashboard.providers.get()).items if one.is_unwell],
+        unwell=[one for one in found.items if one.is_unwell],
+        floods=found.floods,
         queue=seen.queue,
         failures=_failures(seen),
         waiting=[trouble for trouble in seen.troubles if trouble.waits_for_person],

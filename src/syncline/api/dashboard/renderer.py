@@ -20,7 +20,7 @@ from syncline.app import Engine
 from syncline.clock import monotonic
 from syncline.policy.figures import PERIODS
 from syncline.policy.freshness import Freshness
-from syncline.policy.stats import History, Overview, Providers, provider_trouble
+from syncline.policy.stats import History, Overview, Providers, flood_trouble, provider_trouble
 
 T = TypeVar("T")
 OVERVIEW_CACHED_SECONDS = 1.5
@@ -123,7 +123,7 @@ def _environment() -> Environment:
             if not name.startswith("_") and callable(vars(module)[name]):
                 environment.globals[name] = vars(module)[name]
     environment.globals |= {"navigation": NAVIGATION, "version": version("syncline")}
-    environment.globals["provider_trouble"] = provider_trouble
+    environment.globals |= {"provider_trouble": provider_trouble, "flood_trouble": flood_trouble}
     return environment
 
 

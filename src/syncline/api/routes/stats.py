@@ -9,6 +9,7 @@ from syncline.api.auth import CanRead, OperatorCanRead, ScopedRoute, engine_of
 from syncline.api.problems import Problem
 from syncline.api.responses import (
     DeclarationOut,
+    FloodOut,
     FreshnessOut,
     HistoryOut,
     ProviderOut,
@@ -25,8 +26,10 @@ from syncline.policy.stats import (
     Overview,
     ProviderStats,
     QueueStats,
+    flood_trouble,
     provider_trouble,
     sum_counts,
+    troubled_since,
 )
 
 router = APIRouter(prefix="/v1", tags=["overview"], route_class=ScopedRoute)
@@ -36,7 +39,10 @@ router = APIRouter(prefix="/v1", tags=["overview"], route_class=ScopedRoute)
 async def list_providers(request: Request, principal: CanRead) -> ProvidersOut:
     """Return the providers in use, with their health."""
     found = await engine_of(request).stats.providers(tenant_id=principal.tenant_id)
-    return ProvidersOut(items=[_provider(one, found.kind) for one in found.items])
+    return ProvidersOut(
+        items=[_provider(one, found.kind) for one in found.items],
+        floods=[FloodOut(**asdict(one), trouble=flood_trouble(one)) for one in found.floods],
+    )
 
 
 @router.get("/providers/{provider_slug}", responses=problems(404))
@@ -84,6 +90,8 @@ async def list_workers(request: Request, principal: OperatorCanRead) -> WorkersO
 
 def _provider(one: ProviderStats, kind: str) -> ProviderOut:
     inexact = {"connections": kind} if kind != "exact" else {}
+    if one.affected is not None and one.affected.is_bounded:
+        inexact |= dict.fromkeys(("affected_connections", "affected_tenants"), "at_least")
     return ProviderOut(
         provider_slug=one.provider_slug,
         health=one.health,
@@ -98,6 +106,8 @@ def _provider(one: ProviderStats, kind: str) -> ProviderOut:
         outcomes=dict(one.recent.outcomes),
         within_seconds=one.recent.within.total_seconds(),
         failing_since=one.recent.failing_since,
+        limited_since=one.recent.limited_since,
+        troubled_since=troubled_since(one),
         trouble=provider_trouble(one) if one.is_unwell else None,
         affected_connections=one.affected.connections if one.affected else None,
         affected_tenants=one.affected.tenants if one.affected else None,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from syncline.app import Engine
     from syncline.cli.views.screen import Snapshot
     from syncline.policy.freshness import Freshness
-    from syncline.policy.stats import Providers
+    from syncline.policy.stats import Providers, ProviderStats
 
 commands = typer.Typer()
 LINES = 8
@@ -44,6 +44,8 @@ def status(context: typer.Context, json: AsJson = False) -> None:
 
 
 def as_json(snapshot: "Snapshot", providers: "Providers", freshness: "Freshness") -> dict[str, Any]:
+    from syncline.policy.stats import flood_trouble
+
     seen, found = snapshot.overview, asdict(snapshot.activity)
     counts, pending = seen.counts, snapshot.activity.pending_jobs
     figures = {
@@ -65,10 +67,18 @@ def as_json(snapshot: "Snapshot", providers: "Providers", freshness: "Freshness"
             "depth_by_provider": {slug: one.due for slug, one in seen.queues.items() if one.due},
             "oldest_due_at": seen.queue.oldest_due_at,
         },
-        "providers": [asdict(one) for one in providers.items],
+        "providers": [_provider(one) for one in providers.items],
+        "floods": [{**asdict(one), "trouble": flood_trouble(one)} for one in providers.floods],
         "freshness": asdict(freshness),
         "inexact": {name: one.kind for name, one in figures.items() if one.kind != "exact"},
     }
+
+
+def _provider(one: "ProviderStats") -> dict[str, Any]:
+    from syncline.policy.stats import provider_trouble, troubled_since
+
+    trouble = provider_trouble(one) if one.is_unwell else None
+    return {**asdict(one), "troubled_since": troubled_since(one), "trouble": trouble}
 
 
 @commands.command(epilog="Example: syncline top --every 2")

@@ -117,7 +117,7 @@ def list_(context: typer.Context, json: AsJson = False) -> None:
         print_json([one.as_json() for one in found])
         return
     rows = [
-        (one.tenant_id, one.weight, one.shown_caps, one.due if one.is_heavy else None)
+        (one.tenant_id, one.weight, one.shown_caps, one.flood.due if one.flood else None)
         for one in found
     ]
     columns = ("Tenant", "Weight", "Runs at most", "Over its share, with due")

@@ -20,7 +20,14 @@ from syncline.cli.views.screen import (
 )
 from syncline.model import Worker
 from syncline.policy.freshness import Freshness
-from syncline.policy.stats import Activity, Figure, Overview, Providers, provider_trouble
+from syncline.policy.stats import (
+    Activity,
+    Figure,
+    Overview,
+    Providers,
+    flood_trouble,
+    provider_trouble,
+)
 from syncline.text import duration, error_text, one_line, until
 
 WINDOW = timedelta(seconds=30)
@@ -53,15 +60,17 @@ def render_status(
     snapshot: Snapshot, providers: Providers, freshness: Freshness, *, width: int, height: int
 ) -> RenderableType:
     """Return one screen: counts, queue, providers, freshness, workers, and the latest of each."""
-    workers = snapshot.overview.workers
+    workers, troubles = snapshot.overview.workers, _troubles(providers)
+    rows = height - FIXED_LINES - len(workers) - len(troubles)
     return Group(
         counts(snapshot),
         _queue(snapshot.overview),
         _providers(providers),
+        *troubles,
         _freshness(freshness),
         Text(),
         _workers(workers, snapshot.now),
-        *tables_of(sections_of(snapshot), width=width, rows=height - FIXED_LINES - len(workers)),
+        *tables_of(sections_of(snapshot), width=width, rows=rows),
     )
 
 
@@ -131,10 +140,19 @@ def _providers(found: Providers) -> Text:
     for number, one in enumerate(found.items):
         line.append(f"{', ' if number else ''}{one_line(one.provider_slug)} ")
         line.append(one.health, style=COLOURS.get(one.health, ""))
-    for one in found.items:
-        if one.is_unwell:
-            line.append(f"\n  {one_line(one.provider_slug)}: {provider_trouble(one)}")
     return line if found.items else line.append("none")
+
+
+def _troubles(found: Providers) -> list[Text]:
+    """Return a sentence about each provider that is not well, and each tenant that floods."""
+    unwell = [one for one in found.items if one.is_unwell]
+    return [
+        *(Text(f"  {one_line(one.provider_slug)}: {provider_trouble(one)}") for one in unwell),
+        *(
+            Text(f"  Tenant {one_line(one.tenant_id)}: {flood_trouble(one)}")
+            for one in found.floods
+        ),
+    ]
 
 
 def _freshness(found: Freshness) -> Text:

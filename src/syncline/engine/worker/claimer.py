@@ -203,7 +203,7 @@ class Claimer:
             flight_by_type=self._settings.single_flight == "job_type",
             lines=self._lines.columns(from_start=from_start, only=only),
             ended=ended.first(OFFERED_FOR_ONE * wanted.limit),
-            is_counted=wanted.is_counted,
+            held=wanted.held,
         )
         found = await self._race(session, request, wanted)
         if found is None:
@@ -217,7 +217,7 @@ class Claimer:
 
         Under a cap it is part of a transaction, and whoever began that tries again.
         """
-        if wanted.is_counted:
+        if wanted.held:
             async with session() as tx:
                 return await claims.claim(tx, request, wanted.lease)
         for _ in range(LOST_RACES):

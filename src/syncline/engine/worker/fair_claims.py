@@ -34,7 +34,6 @@ WALK_BACK = timedelta(seconds=10)
 JUDGE_EVERY_SECONDS = 0.25
 NOTE_EVERY_SECONDS = 1.0
 WALK_PAUSE, IDLE_PAUSE = timedelta(seconds=0.03), timedelta(seconds=0.2)
-HEAVY_FOR = timedelta(seconds=5)  # what is noted about a tenant holds so long
 MOST_OFFERED = 4  # times as many jobs as wanted: other processes may have taken most of them
 TRIES, LEAST_CHECKED = 4, 100
 RETRY_SECONDS, MOST_MISSED = 0.005, 50  # while another process holds a cap
@@ -195,11 +194,12 @@ class FairClaims:
         async with session() as tx:
             now = await self._clock.now(tx)
         if self._heavy:
-            due = {tenant: self._walk.due.get(tenant, 0) for tenant in sorted(self._heavy)}
+            due = {tenant: self._walk.count_due(tenant) for tenant in sorted(self._heavy)}
+            others = len({*self._walk.others(), *self._walk.due} - self._heavy)
             async with session() as tx:
-                await caps.note_heavy(tx, due, until=now + HEAVY_FOR)
+                await caps.note_heavy(tx, due, others=others, now=now)
         async with session() as tx:
-            await caps.forget_heavy(tx, before=now)
+            await caps.forget_heavy(tx, now=now)
 
     def _reserve(self, limit: int) -> int:
         """Return how many of these slots are for those who ask for more than their share."""
@@ -282,7 +282,7 @@ class FairClaims:
                 if not all_free or rooms.least < wanted.limit:
                     return None
                 rows, is_full = await fill(
-                    lambda: nullcontext(tx), replace(wanted, is_counted=True)
+                    lambda: nullcontext(tx), replace(wanted, held=rooms.held)
                 )
             self.note_ordinary(is_full=is_full)
             return rows, is_full
@@ -362,7 +362,7 @@ class FairClaims:
             async with self._pool.transaction() as tx:
                 rooms, all_free = await self._book.lock_and_count(tx, keys)
                 fitting = [job for job in drawn if rooms.fits(job.tenant_id, job.provider_slug)]
-                rows = await self._claim_drawn(tx, wanted, fitting, is_counted=True)
+                rows = await self._claim_drawn(tx, wanted, fitting, held=rooms.held)
                 rows += await self._claim_poison(tx, wanted, poison, rooms)
         except LostRace:
             self._walk.put_back(drawn)
@@ -391,9 +391,9 @@ class FairClaims:
         """Claim the first poison job that there is room for."""
         for job in poison:
             if rooms.has_room(job.tenant_id, job.provider_slug):
-                is_counted = rooms.take(job.tenant_id, job.provider_slug)
+                rooms.take(job.tenant_id, job.provider_slug)
                 rows = await self._claim_drawn(
-                    tx, wanted, [job], is_counted=is_counted, most_lapses=ANY_LAPSES
+                    tx, wanted, [job], held=rooms.held, most_lapses=ANY_LAPSES
                 )
                 if rows:
                     return rows

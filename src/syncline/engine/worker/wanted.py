@@ -14,4 +14,4 @@ class Wanted:
     limit: int
     poison_jobs: int
     lease: Lease
-    is_counted: bool = False  # under caps, in a transaction that holds them
+    held: Sequence[tuple[str, str]] = ()  # caps that the claim's transaction holds

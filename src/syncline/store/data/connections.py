@@ -4,13 +4,14 @@ A transaction that changes a connection and its jobs locks the connection first,
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from syncline.model import Connection
+from syncline.policy.status import StoredStatus
 from syncline.sdk.json_text import read_json
 from syncline.store.errors import expect
 from syncline.store.pool import Transaction
@@ -170,6 +171,17 @@ def _columns(progress: Sequence[Progress]) -> tuple[list[Any], ...]:
     )
 
 
+READ_STATUSES = """
+    -- The status of locked connections and its reason.
+    SELECT id, status, status_reason FROM {schema}.connections WHERE id = ANY ($1::uuid[])
+"""
+
+
+async def read_statuses(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, StoredStatus]:
+    rows = await tx.fetch(READ_STATUSES, ids)
+    return {row["id"]: StoredStatus(row["status"], read_json(row["status_reason"])) for row in rows}
+
+
 SET_STATUS = """
     -- Set the status of connections. The next tick checks an active one; any other is set aside,
     -- because the caller cancels its queued jobs.
@@ -187,6 +199,16 @@ async def set_status(
 ) -> int:
     ids, statuses, reasons = zip(*changes, strict=True)
     return await tx.execute(SET_STATUS, ids, statuses, reasons, now)
+
+
+async def set_statuses(
+    tx: Transaction, statuses: Mapping[UUID, StoredStatus], *, now: datetime
+) -> int:
+    changes = [
+        (id_, one.status, None if one.reason is None else json.dumps(one.reason))
+        for id_, one in statuses.items()
+    ]
+    return await set_status(tx, changes, now=now) if changes else 0
 
 
 Key = tuple[str, str, str]

@@ -11,6 +11,9 @@ from syncline.policy.caps import Cap, CapUse
 from syncline.policy.shares import TenantShare
 from syncline.store.pool import Transaction
 
+HEAVY_FOR = timedelta(seconds=5)  # what is noted about a tenant holds so long
+HEAVY_REMEMBERED = timedelta(minutes=1)  # after that, it begins anew
+
 READ = """
     -- Every cap, and every weight but the usual one; where nobody uses them there is none.
     SELECT tenant_id, provider_slug, max_running, set_at, NULL::float8 AS weight
@@ -128,13 +131,19 @@ SET_WEIGHT = """
 """
 
 NOTE_HEAVY = """
-    -- Show which tenants ask for more than their share, and how many jobs each has due.
-    INSERT INTO {schema}.tenant_shares (tenant_id, heavy_until, heavy_due)
-    SELECT heavy.tenant_id, $3, heavy.due FROM unnest($1::text[], $2::int[])
+    -- Show which tenants ask for more than their share, since when, and how many jobs each has due.
+    -- One that did so a moment ago keeps its time.
+    INSERT INTO {schema}.tenant_shares AS share
+           (tenant_id, heavy_until, heavy_due, heavy_since, heavy_others)
+    SELECT heavy.tenant_id, $3, heavy.due, $4, $5 FROM unnest($1::text[], $2::int[])
            AS heavy (tenant_id, due)
      ORDER BY heavy.tenant_id
         ON CONFLICT (tenant_id) DO UPDATE
-       SET heavy_until = excluded.heavy_until, heavy_due = excluded.heavy_due
+       SET heavy_until = excluded.heavy_until, heavy_due = excluded.heavy_due,
+           heavy_others = excluded.heavy_others,
+           heavy_since = CASE WHEN share.heavy_until >= $6
+                              THEN coalesce(share.heavy_since, excluded.heavy_since)
+                              ELSE excluded.heavy_since END
 """
 
 FORGET = """
@@ -153,12 +162,14 @@ async def set_weight(tx: Transaction, tenant_id: str, weight: float) -> None:
     await tx.execute(SET_WEIGHT, tenant_id, weight)
 
 
-async def note_heavy(tx: Transaction, due: dict[str, int], *, until: datetime) -> None:
-    await tx.execute(NOTE_HEAVY, list(due), list(due.values()), until)
+async def note_heavy(tx: Transaction, due: dict[str, int], *, others: int, now: datetime) -> None:
+    """Note the jobs that each of these tenants has due, and how many others have jobs due."""
+    kept = now - HEAVY_REMEMBERED
+    await tx.execute(NOTE_HEAVY, list(due), list(due.values()), now + HEAVY_FOR, now, others, kept)
 
 
-async def forget_heavy(tx: Transaction, *, before: datetime) -> int:
-    return await tx.execute(FORGET, before)
+async def forget_heavy(tx: Transaction, *, now: datetime) -> int:
+    return await tx.execute(FORGET, now - HEAVY_REMEMBERED)
 
 
 READ_USES = """
@@ -176,7 +187,8 @@ READ_USES = """
 
 READ_SHARES = """
     -- Tenants with a weight, or that asked for more than their share lately.
-    SELECT tenant_id, weight, heavy_until, heavy_due FROM {schema}.tenant_shares
+    SELECT tenant_id, weight, heavy_until, heavy_due, heavy_since, heavy_others
+      FROM {schema}.tenant_shares
      WHERE $1::text IS NULL OR tenant_id = $1
      ORDER BY tenant_id
 """

@@ -127,6 +127,13 @@ CLAIM = """
                                   priority DESC, scheduled_at, id) AS eligible
                  ORDER BY priority DESC, scheduled_at, id LIMIT $3) AS first
          ORDER BY connection_id, id
+    ), unheld AS MATERIALIZED (
+        -- Caps that the caller has not locked ($18, $19); it may not know of them yet. A job under
+        -- one of them stays where it is, whatever the caller believes.
+        SELECT tenant_id, provider_slug FROM {schema}.caps
+        EXCEPT
+        SELECT tenant_id, provider_slug FROM unnest($18::text[], $19::text[])
+               AS held (tenant_id, provider_slug)
     ), claimed AS (
         UPDATE {schema}.sync_jobs j
            SET status = 'running', started_at = coalesce($2::timestamptz, now()), lease_token = $6,
@@ -142,6 +149,10 @@ CLAIM = """
                       > 2000 AS is_large  -- Postgres compresses what is more, or keeps it elsewhere
                  FROM {schema}.connections WHERE id = picked.connection_id OFFSET 0) c
          WHERE j.id = ANY (ARRAY[picked.id])
+           AND (j.tenant_id, '') NOT IN (SELECT tenant_id, provider_slug FROM unheld)
+           AND ('', j.provider_slug) NOT IN (SELECT tenant_id, provider_slug FROM unheld)
+           AND (j.tenant_id, j.provider_slug)
+               NOT IN (SELECT tenant_id, provider_slug FROM unheld)
      RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
                j.attempts, j.lapses, j.cursor, c.external_id, c.status AS connection_status,
                c.is_first, CASE WHEN j.slot_at > j.started_at THEN j.slot_at END AS slot_ahead,
@@ -230,7 +241,7 @@ class ClaimRequest:
     flight_by_type: bool  # one running job per connection and type, not per connection
     lines: LineColumns
     ended: Sequence[UUID] = ()  # jobs whose backoff has ended, the first ones in order
-    is_counted: bool = False  # under a cap, whose row is locked
+    held: Sequence[tuple[str, str]] = ()  # caps that the transaction has locked, and counted
     most_lapses: int = POISON_LAPSES - 1  # of the jobs named by id
 
 
@@ -260,8 +271,10 @@ async def claim(tx: Transaction, request: ClaimRequest, lease: Lease) -> Claimed
         *request.lines.known,
         *request.lines.gaps,
         request.ended,
-        request.is_counted,
+        bool(request.held),
         request.most_lapses,
+        [tenant_id for tenant_id, _ in request.held],
+        [provider_slug for _, provider_slug in request.held],
     )
     looks = [_read_look(row) for row in takewhile(_is_line, rows)]
     return ClaimedRows(rows[len(looks) :], looks)

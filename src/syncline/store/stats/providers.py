@@ -111,15 +111,17 @@ async def count_outcomes(
 
 COUNT_AFFECTED = """
     -- How many connections of how many tenants wait for each of these providers, up to a bound:
-    -- their jobs are queued, or in backoff.
-    SELECT provider.slug, count(*) AS connections, count(DISTINCT waiting.tenant_id) AS tenants
+    -- their jobs are due, or in backoff.
+    SELECT provider.slug, count(*) AS jobs,
+           count(DISTINCT waiting.connection_id) FILTER (WHERE is_waiting) AS connections,
+           count(DISTINCT waiting.tenant_id) FILTER (WHERE is_waiting) AS tenants
       FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
-           (SELECT tenant_id FROM {schema}.sync_jobs
+           (SELECT tenant_id, connection_id, true AS is_waiting FROM {schema}.sync_jobs
              WHERE provider_slug = provider.slug AND status = 'queued' AND retry_after IS NOT NULL
                AND ($3::text IS NULL OR tenant_id = $3)
              ORDER BY retry_after LIMIT $2)
             UNION ALL
-           (SELECT tenant_id FROM {schema}.sync_jobs
+           (SELECT tenant_id, connection_id, scheduled_at <= $4 FROM {schema}.sync_jobs
              WHERE provider_slug = provider.slug AND status = 'queued' AND retry_after IS NULL
                AND ($3::text IS NULL OR tenant_id = $3)
              ORDER BY priority DESC, scheduled_at, id LIMIT $2)) waiting
@@ -128,14 +130,12 @@ COUNT_AFFECTED = """
 
 
 async def count_affected(
-    tx: Transaction, tenant_id: str | None, slugs: Sequence[str]
+    tx: Transaction, tenant_id: str | None, slugs: Sequence[str], *, now: datetime
 ) -> dict[str, Affected]:
     """Return who waits for these providers."""
-    rows = await tx.fetch(COUNT_AFFECTED, slugs, AFFECTED_READ, tenant_id)
+    rows = await tx.fetch(COUNT_AFFECTED, slugs, AFFECTED_READ, tenant_id, now)
     return {
-        row["slug"]: Affected(
-            row["connections"], row["tenants"], row["connections"] >= AFFECTED_READ
-        )
+        row["slug"]: Affected(row["connections"], row["tenants"], row["jobs"] >= AFFECTED_READ)
         for row in rows
     }
 
