@@ -128,12 +128,10 @@ CLAIM = """
                  ORDER BY priority DESC, scheduled_at, id LIMIT $3) AS first
          ORDER BY connection_id, id
     ), unheld AS MATERIALIZED (
-        -- Caps that the caller has not locked ($18, $19); it may not know of them yet. A job under
-        -- one of them stays where it is, whatever the caller believes.
+        -- Caps that the caller has not locked ($18, $19), or does not know: their jobs stay.
         SELECT tenant_id, provider_slug FROM {schema}.caps
         EXCEPT
-        SELECT tenant_id, provider_slug FROM unnest($18::text[], $19::text[])
-               AS held (tenant_id, provider_slug)
+        SELECT * FROM unnest($18::text[], $19::text[])
     ), claimed AS (
         UPDATE {schema}.sync_jobs j
            SET status = 'running', started_at = coalesce($2::timestamptz, now()), lease_token = $6,
@@ -149,10 +147,9 @@ CLAIM = """
                       > 2000 AS is_large  -- Postgres compresses what is more, or keeps it elsewhere
                  FROM {schema}.connections WHERE id = picked.connection_id OFFSET 0) c
          WHERE j.id = ANY (ARRAY[picked.id])
-           AND (j.tenant_id, '') NOT IN (SELECT tenant_id, provider_slug FROM unheld)
-           AND ('', j.provider_slug) NOT IN (SELECT tenant_id, provider_slug FROM unheld)
-           AND (j.tenant_id, j.provider_slug)
-               NOT IN (SELECT tenant_id, provider_slug FROM unheld)
+           AND (j.tenant_id, '') NOT IN (SELECT * FROM unheld)
+           AND ('', j.provider_slug) NOT IN (SELECT * FROM unheld)
+           AND (j.tenant_id, j.provider_slug) NOT IN (SELECT * FROM unheld)
      RETURNING j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.priority,
                j.attempts, j.lapses, j.cursor, c.external_id, c.status AS connection_status,
                c.is_first, CASE WHEN j.slot_at > j.started_at THEN j.slot_at END AS slot_ahead,
