@@ -161,6 +161,7 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
         "external_id": "a-1",
         "interval_seconds": 300,
         "cursor": {"page": 1},
+        "config": {"a": 1},
         "credentials": None,
         "handle_signals": False,
         "ids": [uuid4()],
