@@ -9,6 +9,7 @@ from support.http import client_of
 from support.world import World
 from syncline.connectors.github import GitHub
 from syncline.engine.upkeep.heartbeat import Heartbeat
+from syncline.sdk.declarations import declaration_of
 from syncline.testing import ScriptedConnector
 
 GOOD = {"repositories": ["octo/hello"]}
@@ -64,6 +65,27 @@ async def test_a_provider_of_a_live_worker_is_known(
     await heartbeat.leave()
     again = body(provider_slug="tickets", external_id="other")
     assert (await operator.post("/v1/connections", json=again)).status_code == 422
+
+
+async def test_what_only_a_worker_serves_is_checked_by_its_schema(
+    world: World, operator: httpx2.AsyncClient
+) -> None:
+    engine = world.engine
+    del engine.providers["github"]
+    heartbeat = Heartbeat(engine._pool, engine._clock, {"github": GitHub()}, lambda: (1, 0))
+    heartbeat.enter(scheduler=False, executor=True)
+    for _ in range(2):  # the second finds its row
+        await heartbeat.beat()
+
+    shown = (await operator.get("/v1/providers/github")).json()
+    bad = body(config={"repositories": ["no slash"]}, credentials={"tokn": "s3cret"})
+    answer = await operator.post("/v1/connections", json=bad)
+
+    assert shown["title"] == "GitHub"
+    assert shown["config_schema"] == declaration_of("github", GitHub()).config_schema
+    fields = [error["field"] for error in answer.json()["errors"]]
+    assert fields == ["config.repositories[0]", "credentials"]
+    assert (await operator.post("/v1/connections", json=body())).status_code == 201
 
 
 async def test_a_batch_names_the_place_of_each_problem(operator: httpx2.AsyncClient) -> None:

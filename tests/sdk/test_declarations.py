@@ -1,6 +1,7 @@
 """What shipped connectors declare agrees with what they check when they run."""
 
 import time
+from enum import StrEnum
 from typing import Any
 from uuid import uuid4
 
@@ -19,6 +20,8 @@ from syncline.sdk.declarations import (
     config_problems,
     credential_problem,
     declaration_of,
+    shared_declaration,
+    shared_declarations,
     unknown_provider,
 )
 from syncline.sdk.json_schema import schema_problems
@@ -172,3 +175,47 @@ def test_a_pattern_is_found_anywhere_in_a_text() -> None:
     assert list(schema_problems("ab4c", schema, "a")) == [
         ("a", "does not match the pattern b[0-9]{2}")
     ]
+
+
+def test_a_model_is_declared_without_references() -> None:
+    class Color(StrEnum):
+        RED = "red"
+
+    class Part(BaseModel):
+        color: Color
+        size: int | None = None
+        inner: "list[Part]" = []
+
+    class Parts(Connector):
+        provider = "parts"
+        config_schema = Part
+
+    schema = declaration_of("parts", Parts()).config_schema
+
+    assert schema is not None
+    assert "$ref" not in str(schema["properties"]["color"])
+    good: dict[str, Any] = {"color": "red", "size": None, "inner": [{"color": "red"}]}
+    assert not list(schema_problems(good, schema, "config"))
+    bad = {"color": "blue", "size": "1", "inner": [{"color": 1}]}
+    assert [field for field, _ in schema_problems(bad, schema, "config")] == [
+        "config.color",
+        "config.size",
+        "config.inner[0].color",
+    ]
+
+
+def test_what_another_process_declares_may_be_anything() -> None:
+    told: list[Any] = [None, [], {"title": 1, "auth": "x", "config_schema": []}]
+    for odd in told:
+        found = shared_declaration("tickets", odd)
+        assert (found.title, found.auth, found.config_schema) == ("tickets", None, None)
+
+
+def test_a_schema_that_is_too_long_stays_at_home() -> None:
+    class Long(Connector):
+        title = "Long"
+        config_schema = {"description": "x" * 70_000}  # noqa: RUF012
+
+    assert shared_declarations({"long": Long()}) == {
+        "long": {"title": "Long", "auth": None, "config_schema": None}
+    }

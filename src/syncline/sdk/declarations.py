@@ -1,5 +1,6 @@
 """What a connector declares about its connections: a title, its config and its credentials."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -8,7 +9,7 @@ from typing import Any
 
 from syncline.errors import Invalid
 from syncline.sdk.connector import Connector
-from syncline.sdk.json_schema import schema_problems
+from syncline.sdk.json_schema import schema_problems, without_references
 
 # The fields that credentials of a kind must have. "none" means that they may be left out.
 AUTH_FIELDS: dict[str, tuple[str, ...]] = {
@@ -22,6 +23,7 @@ AUTH_FIELDS: dict[str, tuple[str, ...]] = {
     "ssh_key": ("private_key",),
     "any": (),
 }
+MOST_SHARED = 65_536  # characters of a schema; a longer one is known to its own process only
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ def declaration_of(provider: str, connector: Connector) -> Declaration:
     schema: Any = getattr(connector, "config_schema", None)
     if isclass(schema):
         model: Any = schema
-        schema = model.model_json_schema()
+        schema = without_references(model.model_json_schema())
     auth = getattr(connector, "auth", None)
     title = getattr(connector, "title", None) or provider
     return Declaration(provider, title, None if auth is None else tuple(auth), schema)
@@ -70,7 +72,13 @@ def credential_problem(
     connector: Connector, credentials: Mapping[str, Any] | None
 ) -> Invalid | None:
     """Return why credentials are of no kind that the connector takes; it never quotes them."""
-    kinds = getattr(connector, "auth", None)
+    return wrong_credentials(getattr(connector, "auth", None), credentials)
+
+
+def wrong_credentials(
+    kinds: Sequence[str] | None, credentials: Mapping[str, Any] | None
+) -> Invalid | None:
+    """Return why credentials are of none of these kinds; it never quotes them."""
     if kinds is None or credentials is None:
         return None
     needed = [AUTH_FIELDS.get(kind, ()) for kind in kinds if kind != "none"]
@@ -80,6 +88,30 @@ def credential_problem(
         return Invalid("credentials", "are not used by this provider; leave them out")
     ways = ", or ".join(" and ".join(fields) for fields in needed)
     return Invalid("credentials", f"must have {ways}")
+
+
+def shared_declarations(providers: Mapping[str, Connector]) -> dict[str, Any]:
+    """Return what connectors declare, by provider, for processes that do not have them."""
+    found = {}
+    for provider, connector in providers.items():
+        one = declaration_of(provider, connector)
+        schema = one.config_schema
+        if len(json.dumps(schema, default=str)) > MOST_SHARED:
+            schema = None
+        found[provider] = {"title": one.title, "auth": one.auth, "config_schema": schema}
+    return json.loads(json.dumps(found, default=str))  # type: ignore[no-any-return]
+
+
+def shared_declaration(provider: str, shared: Any) -> Declaration:
+    """Return what another process declares; nothing if it is not what we would write."""
+    told = shared if isinstance(shared, Mapping) else {}
+    title, auth, schema = (told.get(name) for name in ("title", "auth", "config_schema"))
+    return Declaration(
+        provider,
+        title if isinstance(title, str) and title else provider,
+        tuple(map(str, auth)) if isinstance(auth, list) else None,
+        schema if isinstance(schema, Mapping) else None,
+    )
 
 
 def unknown_provider(provider: str, known: Sequence[str]) -> Invalid:

@@ -18,6 +18,25 @@ Problem = tuple[str, str]
 """A field, and the rule that it breaks."""
 
 
+def without_references(schema: Any, deepest: int = 8) -> Any:
+    """Return a schema with its `$ref` to `$defs` written out; deeper ones allow everything."""
+    known = schema.get("$defs", {}) if isinstance(schema, Mapping) else {}
+
+    def written_out(part: Any, left: int) -> Any:
+        if isinstance(part, list):
+            return [written_out(one, left) for one in part]
+        if not isinstance(part, Mapping):
+            return part
+        place = part.get("$ref")
+        if isinstance(place, str):
+            meant = known.get(place.removeprefix("#/$defs/")) if left else None
+            more = {name: one for name, one in part.items() if name != "$ref"}
+            part, left = {**(meant or {}), **more}, left - 1
+        return {name: written_out(one, left) for name, one in part.items() if name != "$defs"}
+
+    return written_out(schema, deepest)
+
+
 def schema_problems(value: Any, schema: Any, where: str) -> Iterator[Problem]:
     """Yield each problem with its field and its rule; keywords that are not known here pass."""
     if not isinstance(schema, Mapping):
@@ -30,7 +49,17 @@ def schema_problems(value: Any, schema: Any, where: str) -> Iterator[Problem]:
     choices = schema.get("enum")
     if isinstance(choices, list) and value not in choices:
         yield where, f"is none of {', '.join(map(repr, choices))}"
+    yield from _problems_of_choice(value, schema, where)
     yield from _problems_inside(value, schema, where)
+
+
+def _problems_of_choice(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[Problem]:
+    """Yield what breaks the first choice, unless another one fits."""
+    choices = schema.get("anyOf")
+    if isinstance(choices, list) and choices:
+        tried = [list(schema_problems(value, choice, where)) for choice in choices]
+        if all(tried):
+            yield from tried[0]
 
 
 def _problems_inside(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[Problem]:

@@ -12,8 +12,11 @@ from syncline.sdk.declarations import (
     config_problems,
     credential_problem,
     declaration_of,
+    shared_declaration,
     unknown_provider,
+    wrong_credentials,
 )
+from syncline.sdk.json_schema import schema_problems
 from syncline.services.base import BaseService, ServiceContext
 from syncline.store.data import workers
 from syncline.store.pool import Transaction
@@ -24,13 +27,18 @@ class KnownProviders:
     """The connectors of this process, and the providers that live workers serve."""
 
     connectors: Mapping[str, Connector]
-    elsewhere: frozenset[str]
+    elsewhere: Mapping[str, Declaration]
 
     def declaration(self, provider: str) -> Declaration | None:
-        """Return what is known about a provider; of a worker's, only that it is served."""
+        """Return what a provider's connector declares; None if nobody serves it."""
         if provider in self.connectors:
             return declaration_of(provider, self.connectors[provider])
-        return Declaration(provider, provider) if provider in self.elsewhere else None
+        return self.elsewhere.get(provider)
+
+    @property
+    def names(self) -> list[str]:
+        """The providers that somebody serves."""
+        return sorted(self.elsewhere.keys() | self.connectors.keys())
 
     def problems(
         self,
@@ -41,10 +49,20 @@ class KnownProviders:
         """Return every rule that a connection breaks: an unknown provider, or wrong fields."""
         connector = self.connectors.get(provider)
         if connector is None:
-            known = sorted(self.elsewhere | self.connectors.keys())
-            return [] if provider in known else [unknown_provider(provider, known)]
+            return self._problems_elsewhere(provider, config, credentials)
         wrong = credential_problem(connector, credentials)
         found = [] if config is None else list(config_problems(connector, config))
+        return found if wrong is None else [*found, wrong]
+
+    def _problems_elsewhere(
+        self, provider: str, config: dict[str, Any] | None, credentials: dict[str, Any] | None
+    ) -> list[Invalid]:
+        declared = self.elsewhere.get(provider)
+        if declared is None:
+            return [unknown_provider(provider, self.names)]
+        broken = () if config is None else schema_problems(config, declared.config_schema, "config")
+        found = [Invalid(field, rule) for field, rule in broken]
+        wrong = wrong_credentials(declared.auth, credentials)
         return found if wrong is None else [*found, wrong]
 
 
@@ -56,8 +74,10 @@ class Declarations(BaseService):
     async def known(self) -> KnownProviders:
         """Return the providers that this process or a live worker serves."""
 
-        async def read(tx: Transaction) -> set[str]:
+        async def read(tx: Transaction) -> dict[str, Any]:
             silent_since = await self._clock.now(tx) - DEAD_AFTER
             return await workers.served_providers(tx, silent_since=silent_since)
 
-        return KnownProviders(self._providers, frozenset(await self._pool.retrying(read)))
+        shared = await self._pool.retrying(read)
+        elsewhere = {one: shared_declaration(one, told) for one, told in shared.items()}
+        return KnownProviders(self._providers, elsewhere)

@@ -1,5 +1,6 @@
 """The heartbeat: this process reports every five seconds that it is alive."""
 
+import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from syncline.clock import Clock, new_id
 from syncline.engine.worker.threads import Threads
 from syncline.model import Worker
 from syncline.sdk.connector import Connector
+from syncline.sdk.declarations import shared_declarations
 from syncline.sdk.registry import may_refuse_tenants, why_not_for_tenants
 from syncline.store.data import server_starts, workers
 from syncline.store.pool import Pool
@@ -39,6 +41,7 @@ class Heartbeat:
         self._started_at: datetime | None = None
         self._stopping = False
         self._not_for_tenants: Sequence[str] | None = None
+        self._declared: tuple[Sequence[str], str] | None = None  # of these providers
 
     def enter(self, *, scheduler: bool, executor: bool) -> None:
         """Start as a new worker with these roles."""
@@ -56,7 +59,8 @@ class Heartbeat:
         if self._not_for_tenants is None:  # once, because it may start a program
             self._not_for_tenants = await self._find_unconfined()
         async with self._pool.transaction() as tx:
-            await workers.beat(tx, self._describe(await self._clock.now(tx)))
+            now = await self._clock.now(tx)
+            await workers.beat(tx, self._describe(now), self._declarations())
         async with self._pool.transaction() as tx:
             await server_starts.number_present(tx)
         return BEAT_EVERY
@@ -71,6 +75,14 @@ class Heartbeat:
         """Remove this process's row."""
         async with self._pool.transaction() as tx:
             await workers.leave(tx, self._id)
+
+    def _declarations(self) -> str:
+        """Return what the connectors declare, as JSON by provider."""
+        providers = tuple(self._providers) if "executor" in self._roles else ()
+        if self._declared is None or self._declared[0] != providers:
+            chosen = {provider: self._providers[provider] for provider in providers}
+            self._declared = providers, json.dumps(shared_declarations(chosen))
+        return self._declared[1]
 
     async def _find_unconfined(self) -> Sequence[str]:
         """Return the providers that cannot be confined here; the checks run in a thread."""

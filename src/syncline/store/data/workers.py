@@ -1,6 +1,8 @@
 """The worker registry: one row per process, updated by its heartbeat."""
 
+import json
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from syncline.model import Worker
@@ -10,15 +12,18 @@ BEAT = """
     -- Record that a process is alive, and what it does.
     INSERT INTO {schema}.workers
            (id, host, pid, version, roles, providers, slots, busy, stopping, started_at, beat_at,
-            not_for_tenants)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+            not_for_tenants, declarations)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13::text::jsonb)
         ON CONFLICT (id) DO UPDATE
        SET providers = excluded.providers, busy = excluded.busy, stopping = excluded.stopping,
-           beat_at = excluded.beat_at, not_for_tenants = excluded.not_for_tenants
+           beat_at = excluded.beat_at, not_for_tenants = excluded.not_for_tenants,
+           declarations = CASE WHEN workers.declarations = excluded.declarations
+                               THEN workers.declarations  -- it is not stored again
+                               ELSE excluded.declarations END
 """
 
 
-async def beat(tx: Transaction, worker: Worker) -> None:
+async def beat(tx: Transaction, worker: Worker, declarations: str = "{}") -> None:
     await tx.execute(
         BEAT,
         worker.id,
@@ -33,6 +38,7 @@ async def beat(tx: Transaction, worker: Worker) -> None:
         worker.started_at,
         worker.beat_at,
         worker.not_for_tenants,
+        declarations,
     )
 
 
@@ -84,13 +90,18 @@ async def not_for_tenants(tx: Transaction, *, silent_since: datetime) -> set[str
 
 
 SERVED = """
-    -- The providers that some live process serves.
-    SELECT DISTINCT unnest(providers) AS provider FROM {schema}.workers WHERE beat_at >= $1
+    -- The providers that some live process serves, and what the newest of each declares.
+    SELECT DISTINCT ON (provider) provider, declarations -> provider AS declared
+      FROM {schema}.workers, unnest(providers) AS provider
+     WHERE beat_at >= $1
+     ORDER BY provider, declarations -> provider IS NULL, started_at DESC, id
 """
 
 
-async def served_providers(tx: Transaction, *, silent_since: datetime) -> set[str]:
-    return {row["provider"] for row in await tx.fetch(SERVED, silent_since)}
+async def served_providers(tx: Transaction, *, silent_since: datetime) -> dict[str, Any]:
+    """Return what is declared of each provider that a live process serves; None if nothing."""
+    rows = await tx.fetch(SERVED, silent_since)
+    return {row["provider"]: json.loads(row["declared"] or "null") for row in rows}
 
 
 FIRST = """
