@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Tests wait for processes and servers: three of them keep two cores busy.
 PYTEST_WORKERS ?= 3
-CODE   := src tests bench faults fairness mutations checks
+CODE   := src tests bench faults fairness fleet mutations checks
 SEED ?= 1
 SEEDS ?= 200
 ROUNDS ?= 3
