@@ -45,6 +45,7 @@ from syncline.services.doctor import Doctor
 from syncline.services.explain import Explanations
 from syncline.services.gates import Gates
 from syncline.services.jobs import Jobs
+from syncline.services.names import Names
 from syncline.services.secrets import Secrets
 from syncline.services.shares import Shares
 from syncline.services.signals import Signals
@@ -70,6 +71,7 @@ class Engine:
     secrets: Secrets
     workers: Workers
     tenants: Tenants
+    names: Names
     stats: Stats
     doctor: Doctor
     gates: Gates
@@ -311,6 +313,7 @@ class Engine:
         self.jobs = Jobs(context)
         self.signals = Signals(context)
         self.workers = Workers(context)
+        self.names = Names(context)
         self.stats = Stats(context)
         self._explanations = Explanations(context)
 

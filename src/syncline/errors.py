@@ -130,7 +130,8 @@ class Invalid(Refused, ValueError):
 class NotFound(Refused, LookupError):
     """There is no such row, or it belongs to another tenant."""
 
-    def __init__(self, what: str, id: UUID) -> None:
+    def __init__(self, what: str, id: object) -> None:
+        """`id` is what was asked for: an id, or a name."""
         super().__init__(what, id)
         self.what = what
         self.id = id

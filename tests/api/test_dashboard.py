@@ -411,3 +411,16 @@ async def test_without_the_database_every_page_says_so(client_of_lost_database: 
     assert page.status_code == 503
     assert "The database does not answer" in page.text
     assert "data-retry" in page.text  # it asks again by itself
+
+
+async def test_a_search_for_a_whole_name_leads_to_its_connection(
+    world: World, local: Client
+) -> None:
+    connection = await named(world, "octo/hello", tenant="a/b")
+
+    led = await local.get("/connections", params={"q": "a%2Fb/github/octo/hello"})
+    unknown = await local.get("/connections", params={"q": "a/github/octo/hello"})
+
+    assert (led.status_code, led.headers["location"]) == (303, f"/connections/{connection.id}")
+    assert unknown.status_code == 200
+    assert "a%2Fb/github/octo/hello" in words(await local.get(led.headers["location"]))

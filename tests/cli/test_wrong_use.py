@@ -11,9 +11,9 @@ SOME_ID = "01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0"
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ("connections show abc", "'abc' is not a UUID (`syncline connections list` shows"),
+        ("connections show abc", "'abc' is neither a UUID nor TENANT/PROVIDER/EXTERNAL_ID"),
         ("jobs show abc", "'abc' is not a UUID (`syncline jobs list` shows"),
-        ("jobs list --connection abc", "'abc' is not a UUID"),
+        ("jobs list --connection abc", "'abc' is neither a UUID nor"),
         ("connections show", "Missing argument 'CONNECTION'"),
         ("connections list --status lost", "'lost' is not one of 'active', 'paused'"),
         ("jobs list --type weekly", "'weekly' is not one of"),

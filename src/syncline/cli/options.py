@@ -11,10 +11,6 @@ import typer
 from syncline.cli.errors import Failure
 
 
-def _connection_id(text: str) -> UUID:
-    return parse_uuid(text, "`syncline connections list` shows the ids of connections")
-
-
 def _job_id(text: str) -> UUID:
     return parse_uuid(text, "`syncline jobs list` shows the ids of jobs")
 
@@ -80,9 +76,6 @@ def confirm(question: str, *, yes: bool) -> None:
         raise Failure("nothing was changed")
 
 
-ConnectionId = Annotated[
-    UUID, typer.Argument(metavar="CONNECTION", parser=_connection_id, help="The connection's id.")
-]
 JobId = Annotated[UUID, typer.Argument(metavar="JOB", parser=_job_id, help="The job's id.")]
 SomeJob = Annotated[
     UUID | None, typer.Argument(metavar="[JOB]", parser=_job_id, help="The id of a single job.")
@@ -116,11 +109,5 @@ OfTenant = Annotated[
 ]
 OfProvider = Annotated[
     str | None, typer.Option("--provider", metavar="PROVIDER", help="Only of this provider.")
-]
-OfConnection = Annotated[
-    UUID | None,
-    typer.Option(
-        "--connection", metavar="ID", parser=_connection_id, help="Only of this connection."
-    ),
 ]
 OfKind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only of this kind.")]

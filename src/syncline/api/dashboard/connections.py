@@ -17,6 +17,8 @@ from syncline.api.dashboard.charts import Chart, Entry, stack
 from syncline.api.dashboard.renderer import CurrentDashboard, PageRoute
 from syncline.api.login import ViewingOperator
 from syncline.app import Engine
+from syncline.connection_name import ConnectionName
+from syncline.errors import Refused
 from syncline.model import (
     PENDING,
     Connection,
@@ -61,7 +63,7 @@ async def list_connections(
     query: Annotated[ConnectionsQuery, Query()],
 ) -> Response:
     """Return the list of connections."""
-    if named := _as_uuid(query.q.strip()):
+    if named := await _named(dashboard.engine, query.q.strip()):
         return RedirectResponse(f"/connections/{named}", status_code=303)
     wanted = query.model_dump(exclude={"after"})
     found = await dashboard.engine.connections.list(
@@ -114,6 +116,7 @@ async def show_connection(
         viewer=viewer,
         line=_line(engine, connection),
         connection=connection,
+        name=ConnectionName(connection.tenant_id, connection.provider_slug, connection.external_id),
         why=explanation,
         evidence=_read_evidence(explanation.evidence),
         sync=sync_of(connection.metadata),
@@ -193,6 +196,15 @@ def _as_time(value: Any) -> datetime | None:
         found = datetime.fromisoformat(value)
         return found if found.tzinfo is not None else None
     return None
+
+
+async def _named(engine: Engine, text: str) -> UUID | None:
+    """Return the connection whose id, or whole name, a search is."""
+    name = ConnectionName.parse(text)
+    if name is not None:
+        with contextlib.suppress(Refused):
+            return await engine.names.id_of(name)
+    return _as_uuid(text)
 
 
 def _as_uuid(text: str) -> UUID | None:

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
 
@@ -17,11 +18,11 @@ from syncline.cli.imports import (
     read_entries,
 )
 from syncline.cli.interrupts import Interrupts
+from syncline.cli.named import ConnectionId, call_for
 from syncline.cli.options import (
     After,
     AsJson,
     Config,
-    ConnectionId,
     FromStdin,
     Limit,
     OfProvider,
@@ -43,7 +44,7 @@ from syncline.text import one_line
 if TYPE_CHECKING:
     from syncline.app import Engine
 
-ID = "01993f8e-5c1e-7d3a-9c55-0f4be16bd1a0"
+ID = "acme/github/octo/hello"
 
 commands = typer.Typer(
     help="Add, show, change and delete connections.",
@@ -189,7 +190,7 @@ def list_(
 @commands.command(epilog=f"Example: syncline connections show {ID}")
 def show(context: typer.Context, connection: ConnectionId, json: AsJson = False) -> None:
     """Show a connection in full."""
-    found = session_of(context).call(lambda engine: engine.connections.get(connection))
+    found = call_for(context, connection, lambda engine, id_: engine.connections.get(id_))
     show_connection(found, json)
 
 
@@ -203,8 +204,8 @@ def pause(
     json: AsJson = False,
 ) -> None:
     """Stop scheduling a connection. A running job finishes and its signals are kept."""
-    changed = session_of(context).call(
-        lambda engine: engine.connections.pause(connection, reason=reason)
+    changed = call_for(
+        context, connection, lambda engine, id_: engine.connections.pause(id_, reason=reason)
     )
     show_connection(changed, json)
 
@@ -212,7 +213,7 @@ def pause(
 @commands.command(epilog=f"Example: syncline connections resume {ID}")
 def resume(context: typer.Context, connection: ConnectionId, json: AsJson = False) -> None:
     """Activate a connection again. It continues from its cursor at the next tick."""
-    changed = session_of(context).call(lambda engine: engine.connections.resume(connection))
+    changed = call_for(context, connection, lambda engine, id_: engine.connections.resume(id_))
     show_connection(changed, json)
 
 
@@ -232,8 +233,8 @@ def set_interval(
     """Change how often a connection runs."""
     if (seconds is None) != default:
         raise typer.BadParameter("give either a number of seconds or --default")
-    changed = session_of(context).call(
-        lambda engine: engine.connections.set_interval(connection, seconds)
+    changed = call_for(
+        context, connection, lambda engine, id_: engine.connections.set_interval(id_, seconds)
     )
     show_connection(changed, json)
 
@@ -255,12 +256,12 @@ def set_config(
     """Replace a connection's config. The next run uses it."""
     value = parse_object(text_of(config))
 
-    async def change(engine: "Engine") -> Connection:
+    async def change(engine: "Engine", id_: UUID) -> Connection:
         if not force:
-            await check_changes(engine, connection, config=value)
-        return await engine.connections.set_config(connection, value)
+            await check_changes(engine, id_, config=value)
+        return await engine.connections.set_config(id_, value)
 
-    show_connection(session_of(context).call(change), json)
+    show_connection(call_for(context, connection, change), json)
 
 
 @commands.command(
@@ -281,8 +282,8 @@ def set_cursor(
     if (cursor is None) != clear:
         raise typer.BadParameter("give either a cursor in JSON or --clear")
     value = None if cursor is None else parse_json(text_of(cursor))
-    changed = session_of(context).call(
-        lambda engine: engine.connections.set_cursor(connection, value)
+    changed = call_for(
+        context, connection, lambda engine, id_: engine.connections.set_cursor(id_, value)
     )
     show_connection(changed, json)
 
@@ -304,12 +305,12 @@ def set_credentials(
         raise typer.BadParameter("give either --credentials-stdin or --clear")
     credentials = read_credentials() if credentials_stdin else None
 
-    async def change(engine: "Engine") -> Connection:
+    async def change(engine: "Engine", id_: UUID) -> Connection:
         if not force:
-            await check_changes(engine, connection, credentials=credentials)
-        return await engine.connections.set_credentials(connection, credentials)
+            await check_changes(engine, id_, credentials=credentials)
+        return await engine.connections.set_credentials(id_, credentials)
 
-    show_connection(session_of(context).call(change), json)
+    show_connection(call_for(context, connection, change), json)
 
 
 @commands.command(epilog=f"Example: syncline connections sync {ID} --type full")
@@ -325,8 +326,10 @@ def sync(
     json: AsJson = False,
 ) -> None:
     """Sync now. An idle worker starts the job within a second."""
-    job = session_of(context).call(
-        lambda engine: engine.trigger(connection, job_type=type, priority=priority)
+    job = call_for(
+        context,
+        connection,
+        lambda engine, id_: engine.trigger(id_, job_type=type, priority=priority),
     )
     if json:
         print_json(record(job))
@@ -344,7 +347,9 @@ def delete(
     """Delete a connection with its jobs and signals."""
     kept = "" if keep_signals else " and signals"
     confirm(f"Delete connection {connection}, its jobs{kept}?", yes=yes)
-    session_of(context).call(
-        lambda engine: engine.connections.delete(connection, keep_signals=keep_signals)
+    call_for(
+        context,
+        connection,
+        lambda engine, id_: engine.connections.delete(id_, keep_signals=keep_signals),
     )
     print(f"Deleted connection {connection}.")

@@ -1,6 +1,6 @@
 """`syncline jobs …`: what ran, runs and will run."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,12 +9,12 @@ from uuid import UUID
 import typer
 
 from syncline.cli.errors import Failure
+from syncline.cli.named import NamedConnection, OfConnection, id_of, named, names_of
 from syncline.cli.options import (
     AfterInJobs,
     AsJson,
     JobId,
     Limit,
-    OfConnection,
     OfProvider,
     OfTenant,
     SomeJob,
@@ -25,12 +25,14 @@ from syncline.cli.output import hint_next, print_json, print_table, record
 from syncline.cli.progress import progress
 from syncline.cli.session import Session, perform, session_of
 from syncline.cli.views.rows import show_job
-from syncline.model import Job, JobStatus, JobType
+from syncline.connection_name import ConnectionName
+from syncline.model import Job, JobFilter, JobStatus, JobType
 from syncline.text import error_text
 
 if TYPE_CHECKING:
     from syncline.app import Engine
     from syncline.services.jobs import BatchReport
+    from syncline.services.pagination import Listing
 
 commands = typer.Typer(
     help="Show, retry and cancel jobs.",
@@ -42,7 +44,7 @@ OfType = Annotated[JobType | None, typer.Option("--type", help="Only jobs of thi
 AllJobs = Annotated[bool, typer.Option("--all", help="Choose many jobs by status alone.")]
 Change = Callable[["Engine"], Callable[[UUID], Awaitable[Job]]]
 COLUMNS = (
-    *("ID", "Tenant", "Connection", "Type", "Status"),
+    *("ID", "Connection", "Type", "Status"),
     *("Failures", "Due", "Finished", "Error"),
 )
 
@@ -71,33 +73,35 @@ def list_(
     json: AsJson = False,
 ) -> None:
     """List jobs, newest first."""
-    found = session_of(context).call(
-        lambda engine: engine.jobs.list(
+
+    async def read(engine: "Engine") -> tuple["Listing[Job]", dict[UUID, ConnectionName]]:
+        listed = await engine.jobs.list(
             tenant_id=tenant,
             provider_slug=provider,
-            connection_id=connection,
+            connection_id=await id_of(engine, connection),
             status=status,
             job_type=type,
             after=after,
             limit=limit,
         )
-    )
+        return listed, await names_of(engine, listed)
+
+    found, names = session_of(context).call(read)
     if json:
-        print_json([record(job) for job in found])
+        print_json([record(job) | named(job, names) for job in found])
     else:
         print_table(
             COLUMNS,
-            [_row(job) for job in found],
-            dispensable=("Finished", "Tenant", "Due", "Type", "Failures", "Connection"),
+            [_row(job, names) for job in found],
+            dispensable=("Finished", "Due", "Type", "Failures", "Connection"),
         )
     hint_next(found)
 
 
-def _row(job: Job) -> tuple[Any, ...]:
+def _row(job: Job, names: Mapping[UUID, ConnectionName]) -> tuple[Any, ...]:
     return (
         job.id,
-        job.tenant_id,
-        job.connection_id,
+        names.get(job.connection_id, job.connection_id),
         job.job_type,
         job.status,
         job.attempts,
@@ -110,7 +114,13 @@ def _row(job: Job) -> tuple[Any, ...]:
 @commands.command(epilog="Example: syncline jobs show 01993f8e-6a42-7b11-8e0c-5d2f1c9a7e34")
 def show(context: typer.Context, job: JobId, json: AsJson = False) -> None:
     """Show a job in full."""
-    show_job(session_of(context).call(lambda engine: engine.jobs.get(job)), json)
+
+    async def read(engine: "Engine") -> tuple[Job, dict[UUID, ConnectionName]]:
+        found = await engine.jobs.get(job)
+        return found, await names_of(engine, [found])
+
+    found, names = session_of(context).call(read)
+    show_job(found, json, names.get(found.connection_id))
 
 
 @commands.command(epilog="Example: syncline jobs retry --provider github --yes")
@@ -133,7 +143,7 @@ def retry(
     A waiting job becomes due. A failed or cancelled job gets a new job. Among many, only the last
     job of each type of a connection is retried.
     """
-    which = _which(tenant, provider, connection, type)
+    which = Which(tenant, provider, connection, type)
     _check_choice(job, which, all_jobs)
     session = session_of(context)
     if job is not None:
@@ -162,7 +172,7 @@ def cancel(
 
     A worker stops a running job when it next renews the lease.
     """
-    which = _which(tenant, provider, connection, type)
+    which = Which(tenant, provider, connection, type)
     _check_choice(job, which, all_jobs)
     session = session_of(context)
     if job is not None:
@@ -173,20 +183,27 @@ def cancel(
     batch.run(session, yes=yes, json=json)
 
 
-def _which(
-    tenant: str | None, provider: str | None, connection: UUID | None, type: JobType | None
-) -> dict[str, Any]:
-    return {
-        "tenant_id": tenant,
-        "provider_slug": provider,
-        "connection_id": connection,
-        "job_type": type,
-    }
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Which jobs a command applies to; None stands for any."""
+
+    tenant: str | None
+    provider: str | None
+    connection: NamedConnection | None
+    type: JobType | None
+
+    async def filter(self, engine: "Engine") -> JobFilter:
+        return JobFilter(
+            tenant_id=self.tenant,
+            provider_slug=self.provider,
+            connection_id=await id_of(engine, self.connection),
+            job_type=self.type,
+        )
 
 
-def _check_choice(job: UUID | None, which: dict[str, Any], all_jobs: bool) -> None:
+def _check_choice(job: UUID | None, which: Which, all_jobs: bool) -> None:
     """Refuse a job together with a filter, and refuse neither."""
-    filtered = any(value is not None for value in which.values())
+    filtered = which != Which(None, None, None, None)
     if job is not None and (filtered or all_jobs):
         raise typer.BadParameter("give either a JOB or a filter such as --tenant, not both")
     if job is None and not filtered and not all_jobs:
@@ -201,7 +218,7 @@ class JobBatch:
     done: str
     change: Change
     states: Sequence[str]
-    which: dict[str, Any]
+    which: Which
 
     def run(self, session: Session, *, yes: bool, json: bool) -> None:
         """Find the jobs, ask, and change each; fail if some could not be changed."""
@@ -217,11 +234,10 @@ class JobBatch:
             raise Failure(f"{refused} could not be changed: {reasons}")
 
     async def _change_all(self, session: Session, *, yes: bool) -> "BatchReport":
-        from syncline.model import JobFilter
         from syncline.services.jobs import change_each
 
         async with session.engine() as engine:
-            found = await engine.jobs.find(JobFilter(**self.which), self.states)
+            found = await engine.jobs.find(await self.which.filter(engine), self.states)
             if found:
                 confirm(f"{self.verb.capitalize()} {_counted(len(found))}?", yes=yes)
             with progress(self.verb, len(found)) as advance:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -13,16 +13,19 @@ import typer
 
 from syncline.cli.exports import Format, Output, Sink, open_sink
 from syncline.cli.interrupts import Interrupts, stopped_within
-from syncline.cli.options import After, AsJson, Limit, OfConnection, OfKind, OfProvider, OfTenant
+from syncline.cli.named import NamedConnection, OfConnection, id_of, named, names_of
+from syncline.cli.options import After, AsJson, Limit, OfKind, OfProvider, OfTenant
 from syncline.cli.output import hint_next, plain_line, print_json, print_table, record, say
 from syncline.cli.progress import progress
 from syncline.cli.session import perform, session_of
+from syncline.connection_name import ConnectionName
 from syncline.model import StoredSignal
 from syncline.text import one_line, shortened
 
 if TYPE_CHECKING:
     from syncline.app import Engine
     from syncline.model import SignalFilter
+    from syncline.services.pagination import Listing
     from syncline.services.signals import SignalFilterFields
 
 commands = typer.Typer(
@@ -73,30 +76,29 @@ def list_(
     json: AsJson = False,
 ) -> None:
     """List signals in the order they were stored."""
-    found = session_of(context).call(
-        lambda engine: engine.signals.list(
-            tenant_id=tenant,
-            provider_slug=provider,
-            connection_id=connection,
-            kind=kind,
-            after=after,
-            limit=limit,
-        )
-    )
+
+    async def read(
+        engine: "Engine",
+    ) -> tuple["Listing[StoredSignal]", dict[UUID, ConnectionName]]:
+        wanted = await _fields(engine, tenant, connection, provider, kind)
+        listed = await engine.signals.list(**wanted, after=after, limit=limit)
+        return listed, await names_of(engine, listed)
+
+    found, names = session_of(context).call(read)
     if json:
-        print_json([record(signal) for signal in found])
+        print_json([record(signal) | named(signal, names) for signal in found])
     else:
         print_table(
-            ("ID", "Tenant", "Provider", "Kind", "Occurred", "Payload"),
-            [_row(signal) for signal in found],
-            dispensable=("Provider", "Tenant", "Payload"),
+            ("ID", "Connection", "Kind", "Occurred", "Payload"),
+            [_row(signal, names) for signal in found],
+            dispensable=("Payload", "Occurred"),
         )
     hint_next(found)
 
 
-def _row(signal: StoredSignal) -> tuple[Any, ...]:
-    source = (signal.id, signal.tenant_id, signal.provider_slug)
-    return (*source, signal.kind, signal.occurred_at, signal.payload)
+def _row(signal: StoredSignal, names: Mapping[UUID, ConnectionName]) -> tuple[Any, ...]:
+    connection = names.get(signal.connection_id, signal.connection_id)
+    return (signal.id, connection, signal.kind, signal.occurred_at, signal.payload)
 
 
 @commands.command(epilog="Example: syncline signals tail --tenant acme --json")
@@ -121,7 +123,7 @@ def tail(
         from syncline.model import SignalFilter
 
         async with session.engine() as engine:
-            wanted = SignalFilter(**_fields(tenant, connection, provider, kind))
+            wanted = SignalFilter(**await _fields(engine, tenant, connection, provider, kind))
             await follow(engine, wanted, interrupts, from_start=from_start, json=json)
 
     with session.logs():
@@ -183,7 +185,7 @@ def export(
     async def work(_interrupts: Interrupts) -> int:
         async with session.engine() as engine:
             end = until or await engine.now()
-            wanted = _fields(tenant, connection, provider, kind)
+            wanted = await _fields(engine, tenant, connection, provider, kind)
             wanted |= {"since": since, "until": end}
             with open_sink(format, columns, output) as sink, _time_progress(end) as advance:
                 return await _export(engine, wanted, sink, advance)
@@ -237,12 +239,16 @@ class Place:
     share: float
 
 
-def _fields(
-    tenant: str | None, connection: UUID | None, provider: str | None, kind: str | None
+async def _fields(
+    engine: "Engine",
+    tenant: str | None,
+    connection: NamedConnection | None,
+    provider: str | None,
+    kind: str | None,
 ) -> "SignalFilterFields":
     return {
         "tenant_id": tenant,
-        "connection_id": connection,
+        "connection_id": await id_of(engine, connection),
         "provider_slug": provider,
         "kind": kind,
     }

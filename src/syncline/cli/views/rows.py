@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from syncline.cli.output import print_fields, print_json, record
+from syncline.connection_name import ConnectionName
 from syncline.model import Connection, Job
 from syncline.policy.schedule import sync_of
 from syncline.text import error_text, reason_text
@@ -23,6 +24,10 @@ def connection_row(connection: Connection) -> tuple[Any, ...]:
     )
 
 
+def name_of(connection: Connection) -> ConnectionName:
+    return ConnectionName(connection.tenant_id, connection.provider_slug, connection.external_id)
+
+
 def show_connection(connection: Connection, as_json: bool) -> None:
     if as_json:
         print_json(record(connection))
@@ -30,6 +35,7 @@ def show_connection(connection: Connection, as_json: bool) -> None:
     print_fields(
         {
             "ID": connection.id,
+            "Name": name_of(connection),
             "Tenant": connection.tenant_id,
             "Provider": connection.provider_slug,
             "External id": connection.external_id,
@@ -54,16 +60,17 @@ def _instant(text: Any) -> Any:
         return text
 
 
-def show_job(job: Job, as_json: bool) -> None:
+def show_job(job: Job, as_json: bool, name: ConnectionName | None = None) -> None:
+    named = {} if name is None else {"connection": str(name)}
     if as_json:
-        print_json(record(job))
+        print_json(record(job) | named)
         return
     print_fields(
         {
             "ID": job.id,
             "Tenant": job.tenant_id,
             "Provider": job.provider_slug,
-            "Connection": job.connection_id,
+            "Connection": job.connection_id if name is None else f"{name} ({job.connection_id})",
             "Type": job.job_type,
             "Status": job.status,
             "Priority": job.priority,

@@ -229,6 +229,11 @@ FIND = """
 """
 
 
+async def find(tx: Transaction, key: Key) -> UUID | None:
+    found: UUID | None = await tx.fetchval(FIND, *key)
+    return found
+
+
 async def insert(tx: Transaction, connection: Connection, *, now: datetime) -> UUID:
     """Return the id of the connection with this key: the new one, or an older one."""
     key = _key_of(connection)
