@@ -112,7 +112,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ids(database_url: str, tmp_path: Path) -> dict[str, str]:
-    """A connection and its job, which replace those of the pages, and the worker of a reader."""
+    """A connection and its job, which replace the ids of the pages, and the worker of a reader."""
     [[connection, job]] = CommandLine(database_url, tmp_path).sql(
         """
         WITH reader AS (
@@ -122,7 +122,7 @@ def ids(database_url: str, tmp_path: Path) -> dict[str, str]:
                     false, now(), now())
         ), added AS (
             INSERT INTO syncline.connections (tenant_id, provider_slug, external_id)
-            VALUES ('acme', 'demo', 'a-1') RETURNING *
+            VALUES ('acme', 'demo', 'support-desk') RETURNING *
         )
         INSERT INTO syncline.sync_jobs (tenant_id, provider_slug, connection_id)
         SELECT tenant_id, provider_slug, id FROM added RETURNING connection_id, id
