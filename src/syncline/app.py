@@ -33,6 +33,7 @@ from syncline.http.gate import ClosedProviders
 from syncline.http.pool import ConnectionPool
 from syncline.keyring import KeyRing
 from syncline.model import ApiRole, Finding, Job, JobType, SchemaVersions
+from syncline.policy.audit import APPLICATION, Actor, named_actor
 from syncline.policy.evidence import Explanation
 from syncline.sdk.connector import Connector
 from syncline.sdk.registry import connectors_by_provider
@@ -101,6 +102,7 @@ class Engine:
         configure_connectors(
             self.providers, self.settings, self.telemetry.http, self._http_pool, self._permits
         )
+        self._actor = APPLICATION
         self._embedded: EmbeddedPostgres | None = None
         self._resources = AsyncExitStack()
 
@@ -144,13 +146,22 @@ class Engine:
         async with self._pool.transaction() as tx:
             return await api_role.read_role(tx, self.settings.schema)
 
-    def for_request(self, tenant_id: str | None) -> Self:
+    def for_request(self, tenant_id: str | None, *, actor: Actor | str | None = None) -> Self:
         """Return this engine for a request that may see one tenant's rows, or all with None.
 
-        The loops stay those of the engine itself, and see everything.
+        The audit names the `actor` as the one who acts. The loops stay those of the engine itself,
+        and see everything.
         """
-        engine = copy.copy(self)
+        engine = self.acting_as(self._actor if actor is None else actor)
         engine._build_services(self._pool.for_request(tenant_id))
+        return engine
+
+    def acting_as(self, actor: Actor | str) -> Self:
+        """Return this engine for somebody whom the audit names as the one who acts."""
+        engine = copy.copy(self)
+        engine._actor = named_actor(actor) if isinstance(actor, str) else actor
+        engine._build_recorded_services()
+        engine._build_services(self._pool)
         return engine
 
     async def tick(self) -> TickReport:
@@ -287,28 +298,33 @@ class Engine:
         )
         self._service = Service(engine, self._scheduler, self._worker, self._upkeep, self._wakeup)
         self._build_own_services()
+        self._build_recorded_services()
         self._build_services(self._pool)
 
     def _build_own_services(self) -> None:
-        """Build the services that use the engine's own pool.
+        """Build the services that change nothing, and hold no tenant's rows."""
+        context = self._service_context(self._pool)
+        self.doctor = Doctor(context)
+        self.tenant_providers = TenantProviders(context, self.providers)
+        self.declarations = Declarations(context, self.providers)
+
+    def _build_recorded_services(self) -> None:
+        """Build the services that use the engine's own pool, and whose changes are recorded.
 
         Requests have a role that may not read keys. The other services here serve no request, or
         hold no tenant's rows.
         """
-        context = ServiceContext(self._pool, self.settings, self._clock, self._wakeup)
+        context = self._service_context(self._pool)
         self.access = Access(context, self._key_uses)
-        self.doctor = Doctor(context)
         self.gates = Gates(context)
         self.shares = Shares(context)
         self.budgets = Budgets(context)
         self.secrets = Secrets(context, self._vault)
         self.tenants = Tenants(context, self._files)
-        self.tenant_providers = TenantProviders(context, self.providers)
-        self.declarations = Declarations(context, self.providers)
 
     def _build_services(self, pool: Pool) -> None:
         """Build the services that requests use too, on the pool that they may use."""
-        context = ServiceContext(pool, self.settings, self._clock, self._wakeup)
+        context = self._service_context(pool)
         self.connections = Connections(context, self._vault, self._files)
         self.jobs = Jobs(context)
         self.signals = Signals(context)
@@ -316,6 +332,9 @@ class Engine:
         self.names = Names(context)
         self.stats = Stats(context)
         self._explanations = Explanations(context)
+
+    def _service_context(self, pool: Pool) -> ServiceContext:
+        return ServiceContext(pool, self.settings, self._clock, self._wakeup, self._actor)
 
     def _heartbeat(self) -> Heartbeat:
         executor = self._worker.executor

@@ -37,6 +37,9 @@ TWO_TENANTS = """
     INSERT INTO syncline.tenant_shares (tenant_id) SELECT tenant_id FROM syncline.connections;
     INSERT INTO syncline.caps (tenant_id, max_running)
     SELECT tenant_id, 9 FROM syncline.connections;
+    INSERT INTO syncline.audit (id, acted_at, actor_kind, actor, action, tenant_id)
+    SELECT gen_random_uuid(), now(), 'key', 'k', 'connections.pause', tenant_id
+      FROM syncline.connections;
     INSERT INTO syncline.schedulers VALUES (gen_random_uuid(), now(), now());
     INSERT INTO syncline.workers (id, host, pid, version, roles, providers, slots, busy, stopping,
                                   started_at, beat_at)
@@ -153,6 +156,9 @@ async def test_the_role_may_do_nothing_that_requests_do_not(owner: Any) -> None:
             " VALUES ('acme', 'github', gen_random_uuid(), 'made up')",
             "UPDATE syncline.signals SET payload = '{}'",
             "DELETE FROM syncline.workers",
+            "UPDATE syncline.audit SET actor = 'somebody else'",
+            "DELETE FROM syncline.audit",
+            "TRUNCATE syncline.audit",
             "TRUNCATE syncline.signals",
             "CREATE TABLE syncline.x ()",
         ):

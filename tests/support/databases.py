@@ -32,6 +32,7 @@ EMPTY = "; ".join(
         "limited_connections",
         "provider_starts",
         "figures",
+        "audit",
         "figure_reports",
         "schedulers",
         "workers",

@@ -18,6 +18,7 @@ from syncline.api.limits import LoginAttempts
 from syncline.api.problems import Problem
 from syncline.app import Engine
 from syncline.model import ApiKey, KeyStatus, Scope
+from syncline.policy.audit import Actor, ActorKind
 from syncline.policy.rate_limit import network_of
 from syncline.services.access import SESSION_LIFE
 
@@ -62,6 +63,13 @@ class Principal:
         if self.session is None:
             return ""
         return hmac.new(self.session.encode(), b"csrf", hashlib.sha256).hexdigest()
+
+    def actor(self, address: str) -> Actor:
+        """Return whom the audit names as the one who acts."""
+        kind = ActorKind.LOCAL if self.key_id is None else ActorKind.KEY
+        if self.tenant_id is not None:
+            kind = ActorKind.TENANT_KEY
+        return Actor(kind, self.name, self.key_id, address)
 
     def may(self, scope: str) -> bool:
         return self.scope.includes(Scope(scope))
@@ -230,7 +238,7 @@ def engine_of(request: Request) -> Engine:
     """Return the engine for the sender. The database shows it only that tenant's rows."""
     engine: Engine = request.app.state.engine
     principal: Principal = request.state.principal
-    return engine.for_request(principal.tenant_id)
+    return engine.for_request(principal.tenant_id, actor=principal.actor(address_of(request)))
 
 
 CanRead = Annotated[Principal, Depends(Needs(Scope.READ))]

@@ -1,6 +1,7 @@
 """What every command needs: settings, connectors, an engine, and a clean end."""
 
 import asyncio
+import getpass
 import os
 import sys
 import warnings
@@ -20,6 +21,7 @@ from syncline.text import one_line
 
 if TYPE_CHECKING:  # imported by the commands that need them: the help stays quick
     from syncline.app import Engine
+    from syncline.policy.audit import Actor
     from syncline.sdk.connector import Connector
     from syncline.settings import Settings
 
@@ -67,7 +69,7 @@ class Session:
         engine = Engine(chosen, self.connectors(chosen))
         await (_enter_when_reachable(engine) if wait else engine.__aenter__())
         try:
-            yield engine
+            yield engine.acting_as(_user())
         finally:
             await engine.__aexit__(None, None, None)
 
@@ -92,6 +94,17 @@ class Session:
 
         with rendered_logs(level=level, json=self.log_format == "json"):
             yield
+
+
+def _user() -> "Actor":
+    """Return the user of this machine who runs the command."""
+    from syncline.policy.audit import Actor, ActorKind
+
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a user without a name
+        name = f"uid {os.getuid()}"
+    return Actor(ActorKind.COMMAND, name[:255])
 
 
 async def _enter_when_reachable(engine: "Engine") -> None:

@@ -2,13 +2,15 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Generic, TypeVar
 
 from syncline.clock import Clock
 from syncline.engine.wakeup import Wakeup
-from syncline.model import IdempotentRequest
+from syncline.model import Connection, IdempotentRequest
+from syncline.policy.audit import APPLICATION, Action, Actor, Entry, changes_of
 from syncline.settings import Settings
-from syncline.store.data import idempotency
+from syncline.store.data import audit, idempotency
 from syncline.store.pool import Pool, Transaction
 
 T = TypeVar("T")
@@ -16,12 +18,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """The database, the settings, the clock and the wakeup that services share."""
+    """The database, the settings, the clock and the wakeup that services share, and who acts."""
 
     pool: Pool
     settings: Settings
     clock: Clock
     wakeup: Wakeup
+    actor: Actor = APPLICATION
 
 
 class BaseService:
@@ -30,6 +33,7 @@ class BaseService:
         self._settings = context.settings
         self._clock = context.clock
         self._wakeup = context.wakeup
+        self._actor = context.actor
 
     async def _change(
         self, change: Callable[[Transaction], Awaitable[T]], once: "Once[T] | None" = None
@@ -50,6 +54,18 @@ class BaseService:
             return result
 
         return await self._pool.retrying(work)
+
+    async def _record(self, tx: Transaction, *entries: Entry, now: datetime) -> None:
+        """Record in the audit what this transaction changes, and who does it."""
+        await audit.record(tx, self._actor, entries, now=now)
+
+    async def _record_change(
+        self, tx: Transaction, action: Action, before: Connection, after: Connection
+    ) -> None:
+        """Record what an action changed about a connection, if it changed anything."""
+        entry = changes_of(action, before, after)
+        if entry is not None:
+            await self._record(tx, entry, now=await self._clock.now(tx))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from syncline.engine.upkeep.connector_files import ConnectorFiles
 from syncline.errors import Conflict, NotFound
 from syncline.model import Connection, ConnectionFilter, ConnectionOrder, ConnectionStatus
 from syncline.policy import status
+from syncline.policy.audit import Action
 from syncline.services.base import BaseService, Once, ServiceContext
 from syncline.services.credentials import CredentialWriter
 from syncline.services.edits import CheckedEdit, Edit, check_unchanged, edit_towards
@@ -229,12 +230,15 @@ class Connections(BaseService):
             await check_unchanged(tx, connection_id, expected)
             if locked.status == ConnectionStatus.REVOKED:
                 raise Conflict(connection_id, reason="is revoked and cannot be paused")
+            before = await get_connection(tx, connection_id, tenant_id)
             now = await self._clock.now(tx)
             present = (await connections.read_statuses(tx, [connection_id]))[connection_id]
             paused = status.pause(present, why=reason or "paused", since=rfc3339(now), by=by)
             await connections.set_statuses(tx, {connection_id: paused}, now=now)
             await jobs.cancel_queued(tx, [connection_id], now=now)
-            return await get_connection(tx, connection_id, tenant_id)
+            after = await get_connection(tx, connection_id, tenant_id)
+            await self._record_change(tx, Action.CONNECTIONS_PAUSE, before, after)
+            return after
 
         return await self._pool.retrying(change)
 

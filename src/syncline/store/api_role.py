@@ -51,6 +51,7 @@ TABLES = (
     Table("tenant_usage", ("SELECT", "INSERT", "UPDATE")),
     Table("caps", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     Table("tenant_shares", ("SELECT", "INSERT", "UPDATE", "DELETE")),
+    Table("audit", ("SELECT", "INSERT")),  # append-only: the pruner, which is no request, deletes
     Table("schedulers", ("SELECT",), ANY_TENANT),
     Table("workers", ("SELECT",), ANY_TENANT),
     Table("gates", ("SELECT",), ANY_TENANT),

@@ -1,6 +1,7 @@
 """Renders the templates, caches costly queries for a moment, and turns errors into pages."""
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import cache, partial
 from http import HTTPStatus
@@ -12,7 +13,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from syncline import text
-from syncline.api.auth import ScopedRoute
+from syncline.api.auth import ScopedRoute, engine_of
 from syncline.api.dashboard import charts, formats
 from syncline.api.login import DatabaseAway, SignInNeeded
 from syncline.api.problems import Problem, problem_of
@@ -149,5 +150,12 @@ def dashboard_of(request: Request) -> Dashboard:
     return dashboard
 
 
-CurrentDashboard = Annotated[Dashboard, Depends(dashboard_of)]
+def dashboard_for_viewer(request: Request) -> Dashboard:
+    """Return the dashboard for a request: what its forms change is done by the viewer."""
+    dashboard = copy.copy(dashboard_of(request))
+    dashboard.engine = engine_of(request)
+    return dashboard
+
+
+CurrentDashboard = Annotated[Dashboard, Depends(dashboard_for_viewer)]
 """The dashboard, in the signature of a route."""
