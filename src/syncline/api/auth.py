@@ -222,9 +222,10 @@ class Needs:
 
 
 class ScopedRoute(APIRoute):
-    """A route that must declare one scope; the API documentation shows it."""
+    """A route that must declare one scope, and has an operation id, such as `connections.get`."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        options["operation_id"] = options.get("operation_id") or _operation_id(endpoint.__name__)
         super().__init__(path, endpoint, **options)
         needed = [found.call for found in self.dependant.dependencies]
         scopes = [one.scope for one in needed if isinstance(one, Needs)]
@@ -232,6 +233,12 @@ class ScopedRoute(APIRoute):
             raise TypeError(f"{path} declares {len(scopes)} scopes; its signature must declare one")
         # `{}` is a request without a key: on this machine none is required until one exists.
         self.openapi_extra = {"security": [{"key": [str(scopes[0])]}, {}]}
+
+
+def _operation_id(name: str) -> str:
+    """Return `jobs.list` for `list_jobs`, and `jobs.get` for `get_job`."""
+    verb, _, noun = name.partition("_")
+    return f"{noun}.{verb}" if noun.endswith("s") else f"{noun}s.{verb}"
 
 
 def engine_of(request: Request) -> Engine:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from syncline.api.auth import EXPIRY_HEADER, SAFE_METHODS, Authenticator, Principal, address_of
 from syncline.api.limits import RequestLimits
-from syncline.api.problems import Problem, problem_of
+from syncline.api.problems import Problem, begin_trace, problem_of
 from syncline.json_bounds import JsonBounds, JsonScanner, TooComplex
 from syncline.text import one_line, rfc3339, shortened
 
@@ -69,6 +69,7 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         answer = _Answer(send, scope)
+        begin_trace(Headers(scope=scope).get("traceparent", ""))
         try:
             self._check_target(scope)
             caller = await self._identify(Request(scope))

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
@@ -10,12 +11,14 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader
 
+from syncline.api.examples import add_examples, problem_example
+
 DESCRIPTION = (
     "Connections, jobs and signals of Syncline. Send a key as `Authorization: Bearer …`; "
     "on this machine none is needed until the first one is created. Errors are problem documents "
-    "(RFC 9457) that name the field and the rule. To continue a list, send its `next_page`. Every "
-    "operation names the scope that the key needs: `read`; `operate`, which includes `read`; or "
-    "`admin`, which includes both."
+    "(RFC 9457) with a `code`, the field and the rule. To continue a list, send its `next_page`. "
+    "Every operation names the scope that the key needs: `read`; `operate`, which includes `read`; "
+    "or `admin`, which includes both."
 )
 PROBLEMS = {
     "scope": "The key lacks the scope that `detail` names.",
@@ -25,12 +28,17 @@ PROBLEMS = {
     "provider": "A tenant's key may not connect this provider.",
     "other-tenant": "The request names a tenant that the key may not see.",
     "not-found": "It does not exist, or it belongs to another tenant.",
+    "position-lost": "The database does not know this position of a follower: start again.",
     "conflict": "The current state does not allow it; `detail` says why.",
     "storage": "The tenant is over its storage limit.",
     "changed": "It has changed since you read it: read it again.",
     "key-reused": "The idempotency key was used for another request.",
     "too-large": "The body is larger than allowed.",
     "too-long": "Path and query are longer than allowed.",
+    "cut-short": "The body ended before its announced length.",
+    "slow-body": "The body took too long to arrive.",
+    "host": "The `Host` header names another host: add it to `api.hosts`.",
+    "http": "The path or the method does not exist.",
     "headers": "The headers are too large or too many.",
     "unreadable": "This is not a valid HTTP request.",
     "too-deep": "The JSON is nested deeper than allowed.",
@@ -42,6 +50,7 @@ PROBLEMS = {
     "too-slow": "The query took too long: narrow the filter.",
     "not-configured": "The server lacks a setting that this needs; `detail` names it.",
     "unavailable": "The database does not answer: try again later.",
+    "internal": "A fault of the server; its log has the details by `trace_id`.",
 }
 
 
@@ -49,6 +58,7 @@ PROBLEMS = {
 class Operation:
     """One route, as the page shows it."""
 
+    id: str
     method: str
     path: str
     summary: str
@@ -98,6 +108,7 @@ def operations_of(document: dict[str, Any]) -> Iterator[Operation]:
             content = operation.get("requestBody", {}).get("content", {})
             schema = content.get("application/json", {}).get("schema", {})
             yield Operation(
+                id=operation["operationId"],
                 method=method.upper(),
                 path=path,
                 summary=operation.get("description") or operation.get("summary", ""),
@@ -152,6 +163,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for methods in document["paths"].values():
         for operation in methods.values():
             _describe_problems(operation["responses"])
+            add_examples(operation, document["components"]["schemas"])
     document["components"]["schemas"].pop("HTTPValidationError", None)
     document["components"]["schemas"].pop("ValidationError", None)
     return document
@@ -162,6 +174,9 @@ def _describe_problems(responses: dict[str, Any]) -> None:
     for status, response in responses.items():
         if status.startswith(("4", "5")):
             content = response.get("content", {})
+            response["description"] = title = HTTPStatus(int(status)).phrase
             response["content"] = {
-                kind: value for kind, value in content.items() if kind != "application/json"
+                kind: {**value, "example": problem_example(status, title)}
+                for kind, value in content.items()
+                if kind != "application/json"
             }

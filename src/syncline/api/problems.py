@@ -2,16 +2,20 @@
 
 import json
 import logging
+import re
 import traceback
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from opentelemetry import trace
 from starlette.exceptions import HTTPException
 
+from syncline.clock import new_id
 from syncline.errors import (
     Changed,
     Conflict,
@@ -42,13 +46,37 @@ QUERY_NAMES = {
 }
 
 
+TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+NO_TRACE = "0" * 32
+_TRACE_ID: ContextVar[str | None] = ContextVar("trace_id", default=None)
+
+
+def begin_trace(traceparent: str) -> None:
+    """Give the request that begins a trace id: the client's own, the span's, or a new one."""
+    given = TRACEPARENT.fullmatch(traceparent)
+    span = trace.get_current_span().get_span_context()
+    if given is not None and given[1] != NO_TRACE:
+        _TRACE_ID.set(given[1])
+    else:
+        _TRACE_ID.set(trace.format_trace_id(span.trace_id) if span.is_valid else None)
+
+
+def trace_id() -> str:
+    """Return the trace id of the request, which its problem and the log have in common."""
+    found = _TRACE_ID.get()
+    if found is None:
+        found = new_id().hex
+        _TRACE_ID.set(found)
+    return found
+
+
 class Problem(Exception):
     """The answer to a request that was refused or failed."""
 
     def __init__(
         self,
         status: int,
-        slug: str,
+        code: str,
         detail: str,
         *,
         errors: Sequence[Mapping[str, Any]] = (),
@@ -56,7 +84,7 @@ class Problem(Exception):
     ) -> None:
         super().__init__(detail)
         self.status = status
-        self.slug = slug
+        self.code = code
         self.detail = detail
         self.errors = list(errors)
         self.existing_id: UUID | None = None
@@ -64,10 +92,12 @@ class Problem(Exception):
 
     def response(self) -> Response:
         body: dict[str, Any] = {
-            "type": f"/docs#problem-{self.slug}",
+            "type": f"/docs#problem-{self.code}",
             "title": HTTPStatus(self.status).phrase,
             "status": self.status,
+            "code": self.code,
             "detail": shortened(one_line(self.detail), 1000),
+            "trace_id": trace_id(),
         }
         if self.errors:
             body["errors"] = self.errors[:MOST_ERRORS]
@@ -133,14 +163,15 @@ def _of_engine(error: Exception) -> Problem | None:
 
 def _unexpected(error: Exception) -> Problem:
     if isinstance(error, SchemaError) or is_unavailable(error):
-        LOG.warning("the database does not answer: %s", one_line(str(error)))
+        why = one_line(str(error))
+        LOG.warning("the database does not answer: %s", why, extra={"trace_id": trace_id()})
         headers = {"Retry-After": "2"}
         return Problem(503, "unavailable", "the database does not answer now", headers=headers)
-    trace = mask_secrets("".join(traceback.format_exception(error))).rstrip()
+    text = mask_secrets("".join(traceback.format_exception(error))).rstrip()
     # Handlers that show fields show the trace below the line; others have it in the text.
-    fields = {"event": "a request failed", TRACEBACK: trace}
-    LOG.error("a request failed\n%s", trace, extra=fields)
-    return Problem(500, "internal", "something went wrong here; the log shows the details")
+    fields = {"event": "a request failed", "trace_id": trace_id(), TRACEBACK: text}
+    LOG.error("a request failed trace_id=%s\n%s", trace_id(), text, extra=fields)
+    return Problem(500, "internal", "something went wrong; the log has details by trace_id")
 
 
 def _validation_error(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -342,9 +342,13 @@ class FieldError(BaseModel):
 class ProblemOut(BaseModel):
     """RFC 9457."""
 
-    type: str
+    type: str = Field(description="Where `/docs` describes the code.")
     title: str
     status: int
+    code: str = Field(description="What went wrong, in a word that does not change.")
     detail: str
+    trace_id: str = Field(
+        description="Names the request in the server's log. A `traceparent` that you send is kept."
+    )
     errors: list[FieldError] | None = None
     existing_id: UUID | None = None

@@ -102,7 +102,7 @@ class Dashboard:
             "refusal.html",
             request,
             status=problem.status,
-            title=TITLES.get(problem.slug) or HTTPStatus(problem.status).phrase,
+            title=TITLES.get(problem.code) or HTTPStatus(problem.status).phrase,
             is_passing=problem.status >= 500,
             detail=text.shortened(text.one_line(problem.detail), 500),
             viewer=None,

@@ -97,7 +97,12 @@ async def create_connection(
     )
 
 
-@router.post("/bulk", responses=problems(409, 413, 415), response_model=BulkOut)
+@router.post(
+    "/bulk",
+    responses=problems(409, 413, 415),
+    response_model=BulkOut,
+    operation_id="connections.create_many",
+)
 async def create_connections(
     request: Request,
     principal: CanAdminister,

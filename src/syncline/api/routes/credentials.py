@@ -17,7 +17,7 @@ router = APIRouter(
 )
 
 
-@router.put("", responses=problems(404, 409, 413, 415))
+@router.put("", responses=problems(404, 409, 413, 415), operation_id="connections.set_credentials")
 async def set_credentials(
     request: Request,
     principal: CanAdminister,
@@ -36,7 +36,7 @@ async def set_credentials(
     return ConnectionOut.of(changed)
 
 
-@router.delete("", responses=problems(404))
+@router.delete("", responses=problems(404), operation_id="connections.forget_credentials")
 async def forget_credentials(
     request: Request, principal: CanAdminister, connection_id: UUID
 ) -> ConnectionOut:

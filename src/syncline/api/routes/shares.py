@@ -16,7 +16,7 @@ async def list_tenants(request: Request, principal: OperatorCanRead) -> TenantsO
     return TenantsOut(items=[TenantOut(**one.as_json()) for one in found])
 
 
-@router.put("/tenants", responses=problems(413, 415))
+@router.put("/tenants", responses=problems(413, 415), operation_id="tenants.set_weight")
 async def set_weight(
     request: Request,
     principal: OperatorCanAdminister,  # noqa: ARG001

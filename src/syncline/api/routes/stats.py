@@ -68,7 +68,7 @@ async def get_stats(request: Request, principal: CanRead) -> StatsOut:
     return _stats(seen, await stats.freshness(tenant_id=principal.tenant_id))
 
 
-@router.get("/stats/history", responses=problems(422))
+@router.get("/stats/history", responses=problems(), operation_id="stats.history")
 async def get_history(
     request: Request,
     principal: OperatorCanRead,  # noqa: ARG001
