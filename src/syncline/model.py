@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -65,6 +65,21 @@ class KeyStatus(StrEnum):
 
 
 PENDING = (JobStatus.QUEUED, JobStatus.RUNNING)
+
+
+class QueueState(StrEnum):
+    """What a queued job waits for: a slot, its time, or the end of its backoff."""
+
+    DUE = "due"
+    LATER = "later"
+    BACKOFF = "backoff"
+
+
+class JobOrder(StrEnum):
+    """How a listing of jobs is sorted; `slowest` is one page of the jobs that took longest."""
+
+    NEWEST = "newest"
+    SLOWEST = "slowest"
 
 
 class Spent:
@@ -158,7 +173,10 @@ class ConnectionFilter:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs; None means any. `since` and `until` bound the time they were created."""
+    """Which jobs; None means any. `since` and `until` bound the time they were created.
+
+    `status` may be a QueueState too. Each range holds its beginning and not its end.
+    """
 
     tenant_id: str | None = None
     connection_id: UUID | None = None
@@ -167,6 +185,13 @@ class JobFilter:
     job_type: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    error_class: str | None = None
+    started_after: datetime | None = None
+    started_before: datetime | None = None
+    finished_after: datetime | None = None
+    finished_before: datetime | None = None
+    min_duration: timedelta | None = None
+    max_duration: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,10 @@ from syncline.store.data import connections, retention
 from syncline.store.listings import connections as connection_pages
 from syncline.store.listings import details
 from syncline.store.listings import jobs as job_pages
+from syncline.store.listings import queue as queue_pages
 from syncline.store.plan_settings import PLANNED_ONCE
 from syncline.store.queue import backoffs, claims, jobs, schedule, triggers
-from syncline.store.statements import IS_COMPLETION
+from syncline.store.statements import fill_in
 from syncline.store.stats import activity, counts, freshness, providers, queue, troubles
 
 LARGE_CELL = (Path(__file__).parents[1] / "support/large_cell.sql").read_text()
@@ -315,16 +316,25 @@ def page_cases() -> Iterator[Case]:
     status = [None, None, "paused", None, None]
     yield case("page by status", connection_pages.BY_STATUS, page, *status, first, page)
     yield case("truth of a page", connection_pages.LAST_FINISHED, page, DUE)
-    nobody = [None] * 8
-    yield case("jobs", job_pages.BY_ID, page, *nobody, last, page)
-    of_tenant = ["tenant 7", *[None] * 7]
-    yield case("ended of tenant", job_pages.ENDED_OF_TENANT, page, *of_tenant, last, page)
+    first = UUID(int=0)
+    anybody = [*[None] * 14, NOON]
+    yield case("jobs", job_pages.BY_ID, page, *anybody, last, first, page)
+    of_tenant = ["tenant 7", *anybody[1:]]
+    yield case("ended of tenant", job_pages.ENDED_OF_TENANT, page, *of_tenant, last, first, page)
     # By way of the tenant's eighty connections.
-    yield case("pending of tenant", job_pages.PENDING_OF_TENANT, 160, *of_tenant, last, page)
-    failed = [None, None, None, "failed", *[None] * 4]
-    yield case("failed jobs", job_pages.UNSUCCESSFUL_BY_ID, page, *failed, last, page)
-    history = [None, one, *[None] * 5, at("23:00")]
-    yield case("history", job_pages.BY_CONNECTION, page, *history, last, page)
+    yield case("pending of tenant", job_pages.PENDING_OF_TENANT, 160, *of_tenant, last, first, page)
+    failed = [None, None, None, "failed", *anybody[4:]]
+    yield case("failed jobs", job_pages.UNSUCCESSFUL_BY_ID, page, *failed, last, first, page)
+    history = [None, one, *anybody[2:]]
+    yield case("history", job_pages.BY_CONNECTION, page, *history, last, at("23:00"), page)
+    yield case("end of a search", job_pages.END_BY_ID, page, last, page)
+    yield case("end in a tenant", job_pages.END_OF_TENANT, page, last, page, "tenant 7")
+    yield case("end in failed jobs", job_pages.END_OF_UNSUCCESSFUL, page, last, page, "failed")
+    due, early = [None, None, None, "due", *anybody[4:]], NOON - timedelta(days=9)
+    ready = ["", 32767, early, first, early, NOON]
+    yield case("due", queue_pages.READY, page, *due, *ready, page)
+    # A page would be full of jobs whose wait ended, but there are only twenty.
+    yield case("due again", queue_pages.WAITING, page, *due, "", early, first, early, NOON, page)
 
 
 def stats_cases() -> Iterator[Case]:
@@ -406,8 +416,7 @@ def planned_columns() -> tuple[list[Any], ...]:
 
 def case(name: str, statement: str, rows: int, *arguments: Any, on_held_jobs: bool = False) -> Case:
     written = tuple(literal(argument) for argument in arguments)
-    text = statement.replace("{is_completion}", IS_COMPLETION).replace("{schema}", "syncline")
-    return Case(name, text, written, rows, on_held_jobs)
+    return Case(name, fill_in(statement, "syncline"), written, rows, on_held_jobs)
 
 
 def literal(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import syncline
 from support.parsetree import Node, parse
-from syncline.store.statements import IS_COMPLETION
+from syncline.store.statements import fill_in
 
 SOURCE = Path(syncline.__file__).parent
 STORE = SOURCE / "store"
@@ -59,8 +59,7 @@ class Judge:
 
     async def offences(self, statement: str) -> list[str]:
         """Return each rule that the statement breaks."""
-        filled = statement.replace("{is_completion}", IS_COMPLETION)
-        tree = await parse(self._session, filled.replace("{schema}", self._schema))
+        tree = await parse(self._session, fill_in(statement, self._schema))
         found: list[str] = []
         for node in (tree, *tree.inside()):
             if node.kind == "QUERY":

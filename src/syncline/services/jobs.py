@@ -2,18 +2,26 @@
 
 import asyncio
 import builtins
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypedDict, Unpack
 from uuid import UUID
 
 from syncline.clock import new_id
 from syncline.errors import Conflict, Invalid, NotFound, Refused
-from syncline.model import Job, JobFilter, JobStatus, JobType
+from syncline.model import Job, JobFilter, JobOrder, JobStatus, JobType, QueueState
 from syncline.services.base import BaseService, Once
-from syncline.services.pagination import Listing, check_limit, cut_page, read_token, write_token
+from syncline.services.pagination import (
+    Listing,
+    check_limit,
+    cut_page,
+    read_instant,
+    read_token,
+    write_token,
+)
 from syncline.services.validation import (
     check_choice,
     check_filters,
@@ -22,7 +30,10 @@ from syncline.services.validation import (
     lock_connection,
 )
 from syncline.store.data import connections
-from syncline.store.listings.jobs import place_of, read_page
+from syncline.store.listings import jobs as listed
+from syncline.store.listings import queue
+from syncline.store.listings.jobs import FoundJobs, place_of
+from syncline.store.listings.queue import QueuePlace
 from syncline.store.pool import Transaction
 from syncline.store.queue import triggers
 from syncline.store.queue.triggers import TriggerRequest
@@ -30,6 +41,7 @@ from syncline.store.queue.triggers import TriggerRequest
 TRIGGER_PRIORITY = 10
 TENANTS_HIGHEST_PRIORITY = 10  # the highest that a tenant's key may request
 MAX_PRIORITY = 32_767
+LONGEST_DURATION = timedelta(days=3660)
 BATCH_SIZE = 500
 CONCURRENT_CHANGES = 5  # half of the usual pool, so that others get a turn
 
@@ -47,6 +59,13 @@ class JobFilterFields(TypedDict, total=False):
     job_type: str | None
     since: datetime | None
     until: datetime | None
+    error_class: str | None
+    started_after: datetime | None
+    started_before: datetime | None
+    finished_after: datetime | None
+    finished_before: datetime | None
+    min_duration: timedelta | None
+    max_duration: timedelta | None
 
 
 @dataclass(slots=True)
@@ -65,20 +84,61 @@ class Jobs(BaseService):
         return await self._pool.reading(read)
 
     async def list(
-        self, *, after: str | None = None, limit: int = 100, **filters: Unpack[JobFilterFields]
+        self,
+        *,
+        order: str = JobOrder.NEWEST,
+        after: str | None = None,
+        limit: int = 100,
+        **filters: Unpack[JobFilterFields],
     ) -> Listing[Job]:
-        """Return a page of jobs, newest first; one connection's jobs by when they finished."""
-        wanted = JobFilter(**filters)
-        _check_listing(wanted)
-        check_limit(limit)
-        order, key = ("finished", datetime) if wanted.connection_id is not None else ("id", None)
-        place = read_token(after, order, key)
+        """Return a page of jobs, newest first; one connection's jobs by when they finished.
 
-        async def read(tx: Transaction) -> builtins.list[Job]:
-            return await read_page(tx, wanted, before=place, limit=limit + 1)
+        A page may be short or empty though more follow: where no index helps a filter, a page
+        searches the next 50,000 jobs, and `searched_to` is the time at which it stopped. Jobs that
+        are due, scheduled for later or in backoff come in the order in which they will run. The
+        slowest jobs are one page, of the newest 50,000.
+        """
+        wanted = JobFilter(**filters)
+        check_job_filter(wanted)
+        check_choice("order", order, JobOrder)
+        check_limit(limit)
+        if order == JobOrder.SLOWEST:
+            return await self._slowest(wanted, limit)
+        is_everybodys = wanted.tenant_id is None and wanted.connection_id is None
+        if wanted.status in list(QueueState) and is_everybodys:
+            return await self._queued(wanted, after, limit)
+        sorted_by, key = ("finished", datetime) if wanted.connection_id else ("id", None)
+        place = read_token(after, sorted_by, key)
+
+        async def read(tx: Transaction) -> FoundJobs:
+            now = await self._clock.now(tx)
+            return await listed.read_page(tx, wanted, now=now, before=place, limit=limit + 1)
 
         found = await self._pool.reading(read)
-        return cut_page(found, limit, lambda last: write_token(order, *place_of(last, wanted)))
+        if found.end is not None:
+            token = write_token(sorted_by, None, found.end.job_id)
+            return Listing(found.jobs, token, found.end.created_at)
+        return cut_page(
+            found.jobs, limit, lambda last: write_token(sorted_by, *place_of(last, wanted))
+        )
+
+    async def _slowest(self, wanted: JobFilter, limit: int) -> Listing[Job]:
+        async def read(tx: Transaction) -> FoundJobs:
+            now = await self._clock.now(tx)
+            return await listed.read_slowest(tx, wanted, now=now, limit=limit)
+
+        found = await self._pool.reading(read)
+        return Listing(found.jobs, None, found.end.created_at if found.end else None)
+
+    async def _queued(self, wanted: JobFilter, after: str | None, limit: int) -> Listing[Job]:
+        place = _read_queue_place(after)
+
+        async def read(tx: Transaction) -> builtins.list[Job]:
+            now = await self._clock.now(tx)
+            return await queue.read_page(tx, wanted, now=now, after=place, limit=limit + 1)
+
+        found = await self._pool.reading(read)
+        return cut_page(found, limit, lambda last: _write_queue_place(queue.place_of(last)))
 
     async def trigger(
         self,
@@ -194,10 +254,36 @@ async def change_each(
     return report
 
 
-def _check_listing(wanted: JobFilter) -> None:
+def check_job_filter(wanted: JobFilter) -> None:
+    """Refuse a filter that no job can match."""
     if wanted.status is not None:
-        check_choice("status", wanted.status, JobStatus)
+        check_choice("status", wanted.status, (*JobStatus, *QueueState))
     if wanted.job_type is not None:
         check_choice("job_type", wanted.job_type, JobType)
-    check_filters(tenant_id=wanted.tenant_id, provider_slug=wanted.provider_slug)
-    check_times(wanted.since, wanted.until)
+    check_filters(
+        tenant_id=wanted.tenant_id,
+        provider_slug=wanted.provider_slug,
+        error_class=wanted.error_class,
+    )
+    times = ("since", "until", "started_after", "started_before", "finished_after")
+    check_times(**{name: getattr(wanted, name) for name in (*times, "finished_before")})
+    for name in ("min_duration", "max_duration"):
+        duration = getattr(wanted, name)
+        if duration is not None and not timedelta() <= duration <= LONGEST_DURATION:
+            raise Invalid(name, f"is {duration}; it must be between zero and ten years")
+
+
+def _write_queue_place(place: QueuePlace) -> str:
+    key = [place.has_failed, place.provider_slug, place.priority, place.at.isoformat()]
+    return write_token("queue", json.dumps(key), place.job_id)
+
+
+def _read_queue_place(token: str | None) -> QueuePlace | None:
+    found = read_token(token, "queue", str)
+    if found is None:
+        return None
+    try:
+        has_failed, slug, priority, at = json.loads(found[0])
+        return QueuePlace(bool(has_failed), str(slug), int(priority), read_instant(at), found[1])
+    except (ValueError, TypeError):
+        raise Invalid("after", "is not a token that a listing returned") from None

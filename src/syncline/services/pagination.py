@@ -18,11 +18,21 @@ LONGEST_TOKEN = 4096
 
 
 class Listing(list[T]):
-    """A page of rows. Pass `next_page` as `after` to get the next one; None ends the listing."""
+    """A page of rows. Pass `next_page` as `after` to get the next one; None ends the listing.
 
-    def __init__(self, rows: Iterable[T] = (), next_page: str | None = None) -> None:
+    `searched_to` is when the last row was made that a bounded search has read; None if the page is
+    full, or nothing is left to search.
+    """
+
+    def __init__(
+        self,
+        rows: Iterable[T] = (),
+        next_page: str | None = None,
+        searched_to: datetime | None = None,
+    ) -> None:
         super().__init__(rows)
         self.next_page = next_page
+        self.searched_to = searched_to
 
 
 def cut_page(found: list[T], limit: int, token_of: Callable[[T], str]) -> Listing[T]:
@@ -78,7 +88,12 @@ def _read_key(key: Any, key_type: type[Any] | None) -> Any:
     key.encode()  # a lone surrogate is a ValueError
     if key_type is str:
         return key
-    instant = datetime.fromisoformat(key)
+    return read_instant(key)
+
+
+def read_instant(text: str) -> datetime:
+    """Return the time that a token holds, or raise ValueError."""
+    instant = datetime.fromisoformat(text)
     if instant.tzinfo is None:
         raise ValueError
     return instant

@@ -95,4 +95,4 @@ class Signals(BaseService):
 
 def _check_filter(wanted: SignalFilter) -> None:
     check_filters(tenant_id=wanted.tenant_id, provider_slug=wanted.provider_slug, kind=wanted.kind)
-    check_times(wanted.since, wanted.until)
+    check_times(since=wanted.since, until=wanted.until)

@@ -67,8 +67,8 @@ def _check_storable(field: str, text: str) -> None:
         raise Invalid(field, "holds a lone surrogate; it must be valid Unicode")
 
 
-def check_times(since: datetime | None, until: datetime | None) -> None:
-    for field, instant in (("since", since), ("until", until)):
+def check_times(**times: datetime | None) -> None:
+    for field, instant in times.items():
         if instant is not None and instant.tzinfo is None:
             raise Invalid(field, f"is {instant}; it must have a zone, such as Z")
         if instant is not None and not EARLIEST <= instant <= LATEST:

@@ -1,10 +1,43 @@
-"""Statements in which `{schema}` and `{is_completion}` are filled in."""
+"""Statements in which `{schema}` and shared conditions are filled in."""
 
 from datetime import timedelta
 
 # A job `j` that completes a run of its connection's schedule. The latest one is the last
 # completion, from which slots are counted. The index sync_jobs_by_connection serves it.
 IS_COMPLETION = "j.finished_at IS NOT NULL AND j.job_type = 'incremental' AND j.counts_as_last"
+
+# A job `j` that a listing asks for. Its filters are the first parameters of every such statement:
+# tenant, connection, provider, status or state, type, made from and until, error class, started
+# from and until, finished from and until, shortest and longest duration; $15 is now.
+IS_WANTED_JOB = """($1::text IS NULL OR j.tenant_id = $1)
+       AND ($2::uuid IS NULL OR j.connection_id = $2)
+       AND ($3::text IS NULL OR j.provider_slug = $3)
+       AND CASE coalesce($4::text, '')
+           WHEN '' THEN true
+           WHEN 'due' THEN j.status = 'queued'
+                AND coalesce(j.retry_after, j.scheduled_at) <= $15::timestamptz
+           WHEN 'later' THEN j.status = 'queued' AND j.retry_after IS NULL AND j.scheduled_at > $15
+           WHEN 'backoff' THEN j.status = 'queued' AND j.retry_after > $15
+           ELSE j.status = $4 END
+       AND ($5::text IS NULL OR j.job_type = $5)
+       AND ($6::timestamptz IS NULL OR j.created_at >= $6)
+       AND ($7::timestamptz IS NULL OR j.created_at < $7)
+       AND ($8::text IS NULL
+            OR j.error IS NOT NULL AND left(coalesce(j.error ->> 'class', 'unknown'), 100) = $8)
+       AND ($9::timestamptz IS NULL OR j.started_at >= $9)
+       AND ($10::timestamptz IS NULL OR j.started_at < $10)
+       AND ($11::timestamptz IS NULL OR j.finished_at >= $11)
+       AND ($12::timestamptz IS NULL OR j.finished_at < $12)
+       AND ($13::interval IS NULL OR j.finished_at - j.started_at >= $13)
+       AND ($14::interval IS NULL OR j.finished_at - j.started_at < $14)"""
+FRAGMENTS = {"{is_completion}": IS_COMPLETION, "{is_wanted_job}": IS_WANTED_JOB}
+
+
+def fill_in(statement: str, schema: str) -> str:
+    """Return a statement with its shared conditions and the schema's quoted name."""
+    for name, condition in FRAGMENTS.items():
+        statement = statement.replace(name, condition)
+    return statement.replace("{schema}", schema)
 
 
 def quote_name(name: str) -> str:
@@ -24,7 +57,7 @@ def milliseconds(length: timedelta) -> str:
 
 
 class Statements(dict[str, str]):
-    """Statements by their text, with `{schema}` and `{is_completion}` filled in.
+    """Statements by their text, filled in.
 
     The comment is appended. It makes different statements for caches that prepare by text.
     """
@@ -35,6 +68,5 @@ class Statements(dict[str, str]):
         self._comment = comment
 
     def __missing__(self, statement: str) -> str:
-        filled = statement.replace("{is_completion}", IS_COMPLETION)
-        ready = self[statement] = filled.replace("{schema}", self.schema) + self._comment
+        ready = self[statement] = fill_in(statement, self.schema) + self._comment
         return ready

@@ -1,16 +1,25 @@
-"""Pages of jobs, newest first: one statement for each index that can find them."""
+"""Pages of jobs: one statement for each index that can find them.
 
-from datetime import UTC, datetime
+Few filters have an index, because every run would have to update it. A search by the others reads
+a bounded number of jobs and returns how far it came.
+"""
+
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
-from syncline.model import Job, JobFilter, JobStatus
+from syncline.model import Job, JobFilter, JobStatus, QueueState
 from syncline.store.pool import Transaction
 from syncline.store.queue.triggers import read_job
+from syncline.store.stats.activity import first_id_at
 
 UNFINISHED = datetime(9999, 12, 1, tzinfo=UTC)  # sorts a pending job before all that finished
-LAST_ID = UUID(int=2**128 - 1)
+FIRST_ID, LAST_ID = UUID(int=0), UUID(int=2**128 - 1)
 PENDING = (JobStatus.QUEUED, JobStatus.RUNNING)
 UNSUCCESSFUL = (JobStatus.FAILED, JobStatus.CANCELLED)
+JOBS_SEARCHED = 50_000  # by a page whose filter has no index
+HOST_CLOCKS_APART = timedelta(days=1)  # how far from the database's time a host makes its ids
 
 
 Place = tuple[datetime | None, UUID]
@@ -18,32 +27,24 @@ Place = tuple[datetime | None, UUID]
 
 BY_ID = """
     -- Jobs of every tenant.
-    SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
-           scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
-           updated_at
-      FROM {schema}.sync_jobs
-     WHERE $1::text IS NULL AND $2::uuid IS NULL AND ($3::text IS NULL OR provider_slug = $3)
-       AND ($4::text IS NULL OR status = $4) AND ($5::text IS NULL OR job_type = $5)
-       AND ($6::timestamptz IS NULL OR created_at >= $6)
-       AND ($7::timestamptz IS NULL OR created_at < $7)
-       AND $8::timestamptz IS NULL AND id < $9
-     ORDER BY id DESC LIMIT $10
+    SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
+           j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
+           j.error, j.slot_at, j.created_at, j.updated_at
+      FROM {schema}.sync_jobs j
+     WHERE {is_wanted_job} AND j.id < $16 AND j.id >= $17
+     ORDER BY j.id DESC LIMIT $18
 """
 
 ENDED_OF_TENANT = """
     -- One tenant's jobs that have ended.
-    SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
-           scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
-           updated_at
-      FROM {schema}.sync_jobs
-     WHERE tenant_id = $1 AND $2::uuid IS NULL AND ($3::text IS NULL OR provider_slug = $3)
-       AND ($4::text IS NULL OR status = $4)
-       AND coalesce(status, '') IN ('succeeded', 'completed', 'failed', 'cancelled')
-       AND ($5::text IS NULL OR job_type = $5)
-       AND ($6::timestamptz IS NULL OR created_at >= $6)
-       AND ($7::timestamptz IS NULL OR created_at < $7)
-       AND $8::timestamptz IS NULL AND id < $9
-     ORDER BY id DESC LIMIT $10
+    SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
+           j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
+           j.error, j.slot_at, j.created_at, j.updated_at
+      FROM {schema}.sync_jobs j
+     WHERE j.tenant_id = $1
+       AND coalesce(j.status, '') IN ('succeeded', 'completed', 'failed', 'cancelled')
+       AND {is_wanted_job} AND j.id < $16 AND j.id >= $17
+     ORDER BY j.id DESC LIMIT $18
 """
 
 PENDING_OF_TENANT = """
@@ -55,79 +56,129 @@ PENDING_OF_TENANT = """
      CROSS JOIN LATERAL (SELECT * FROM {schema}.sync_jobs
                           WHERE connection_id = c.id AND status IN ('queued', 'running')
                          OFFSET 0) j
-     WHERE c.tenant_id = $1 AND j.tenant_id = $1 AND $2::uuid IS NULL
-       AND ($3::text IS NULL OR j.provider_slug = $3)
-       AND ($4::text IS NULL OR j.status = $4) AND ($5::text IS NULL OR j.job_type = $5)
-       AND ($6::timestamptz IS NULL OR j.created_at >= $6)
-       AND ($7::timestamptz IS NULL OR j.created_at < $7)
-       AND $8::timestamptz IS NULL AND j.id < $9
-     ORDER BY j.id DESC LIMIT $10
+     WHERE c.tenant_id = $1 AND {is_wanted_job} AND j.id < $16 AND j.id >= $17
+     ORDER BY j.id DESC LIMIT $18
 """
 
 UNSUCCESSFUL_BY_ID = """
     -- Failed or cancelled jobs.
-    SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
-           scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
-           updated_at
-      FROM {schema}.sync_jobs
-     WHERE status = $4 AND coalesce(status, '') IN ('failed', 'cancelled')
-       AND $1::text IS NULL AND $2::uuid IS NULL AND ($3::text IS NULL OR provider_slug = $3)
-       AND ($5::text IS NULL OR job_type = $5)
-       AND ($6::timestamptz IS NULL OR created_at >= $6)
-       AND ($7::timestamptz IS NULL OR created_at < $7)
-       AND $8::timestamptz IS NULL AND id < $9
-     ORDER BY id DESC LIMIT $10
+    SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
+           j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
+           j.error, j.slot_at, j.created_at, j.updated_at
+      FROM {schema}.sync_jobs j
+     WHERE j.status = $4 AND coalesce(j.status, '') IN ('failed', 'cancelled')
+       AND {is_wanted_job} AND j.id < $16 AND j.id >= $17
+     ORDER BY j.id DESC LIMIT $18
 """
 
 PENDING_BY_ID = """
     -- Pending jobs: there are few, or the newest jobs are among them.
-    SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
-           scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
-           updated_at
-      FROM {schema}.sync_jobs
-     WHERE status = $4 AND status IN ('queued', 'running')
-       AND $1::text IS NULL AND $2::uuid IS NULL AND ($3::text IS NULL OR provider_slug = $3)
-       AND ($5::text IS NULL OR job_type = $5)
-       AND ($6::timestamptz IS NULL OR created_at >= $6)
-       AND ($7::timestamptz IS NULL OR created_at < $7)
-       AND $8::timestamptz IS NULL AND id < $9
-     ORDER BY id DESC LIMIT $10
+    SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
+           j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
+           j.error, j.slot_at, j.created_at, j.updated_at
+      FROM {schema}.sync_jobs j
+     WHERE j.status = $4 AND j.status IN ('queued', 'running')
+       AND {is_wanted_job} AND j.id < $16 AND j.id >= $17
+     ORDER BY j.id DESC LIMIT $18
 """
 
 BY_CONNECTION = """
     -- One connection's jobs: pending ones, then the others by when they finished.
-    SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
-           scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
-           updated_at
-      FROM {schema}.sync_jobs
-     WHERE connection_id = $2 AND ($1::text IS NULL OR tenant_id = $1)
-       AND ($3::text IS NULL OR provider_slug = $3)
-       AND ($4::text IS NULL OR status = $4) AND ($5::text IS NULL OR job_type = $5)
-       AND ($6::timestamptz IS NULL OR created_at >= $6)
-       AND ($7::timestamptz IS NULL OR created_at < $7)
-       AND (finished_at <= $8 OR finished_at IS NULL)
-       AND (coalesce(finished_at, '9999-12-01 00:00:00+00'), id) < ($8, $9)
-     ORDER BY finished_at DESC, id DESC LIMIT $10
+    SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
+           j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
+           j.error, j.slot_at, j.created_at, j.updated_at
+      FROM {schema}.sync_jobs j
+     WHERE j.connection_id = $2 AND {is_wanted_job}
+       AND (j.finished_at <= $17 OR j.finished_at IS NULL)
+       AND (coalesce(j.finished_at, '9999-12-01 00:00:00+00'), j.id) < ($17, $16)
+     ORDER BY j.finished_at DESC, j.id DESC LIMIT $18
+"""
+
+SLOWEST = """
+    -- The jobs of every tenant that took longest, among those made since the end of the search.
+    SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
+           j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
+           j.error, j.slot_at, j.created_at, j.updated_at
+      FROM {schema}.sync_jobs j
+     WHERE {is_wanted_job} AND j.finished_at >= j.started_at AND j.id < $16 AND j.id >= $17
+     ORDER BY j.finished_at - j.started_at DESC, j.id LIMIT $18
+"""
+
+SLOWEST_OF_TENANT = """
+    -- The same of one tenant.
+    SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
+           j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
+           j.error, j.slot_at, j.created_at, j.updated_at
+      FROM {schema}.sync_jobs j
+     WHERE j.tenant_id = $1
+       AND coalesce(j.status, '') IN ('succeeded', 'completed', 'failed', 'cancelled')
+       AND {is_wanted_job} AND j.finished_at >= j.started_at AND j.id < $16 AND j.id >= $17
+     ORDER BY j.finished_at - j.started_at DESC, j.id LIMIT $18
+"""
+
+END_BY_ID = """
+    -- The last job of so many.
+    SELECT id, created_at FROM {schema}.sync_jobs WHERE id < $1 ORDER BY id DESC OFFSET $2 LIMIT 1
+"""
+
+END_OF_TENANT = """
+    -- The last of so many jobs of one tenant that have ended.
+    SELECT id, created_at FROM {schema}.sync_jobs
+     WHERE tenant_id = $3 AND id < $1
+       AND coalesce(status, '') IN ('succeeded', 'completed', 'failed', 'cancelled')
+     ORDER BY id DESC OFFSET $2 LIMIT 1
+"""
+
+END_OF_UNSUCCESSFUL = """
+    -- The last of so many failed or cancelled jobs.
+    SELECT id, created_at FROM {schema}.sync_jobs
+     WHERE status = $3 AND coalesce(status, '') IN ('failed', 'cancelled') AND id < $1
+     ORDER BY id DESC OFFSET $2 LIMIT 1
 """
 
 
+@dataclass(frozen=True, slots=True)
+class SearchEnd:
+    """The last job that a search read, though more may match."""
+
+    job_id: UUID
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJobs:
+    jobs: list[Job]
+    end: SearchEnd | None = None
+
+
 async def read_page(
-    tx: Transaction, wanted: JobFilter, *, before: Place | None, limit: int
-) -> list[Job]:
-    """Return the next jobs, newest first."""
-    is_history = wanted.connection_id is not None
-    beginning = (UNFINISHED if is_history else None, LAST_ID)
-    filters = (
-        *(wanted.tenant_id, wanted.connection_id, wanted.provider_slug),
-        *(wanted.status, wanted.job_type, wanted.since, wanted.until),
-    )
-    arguments = (*filters, *(before or beginning), limit)
-    found = [
-        read_job(row)
-        for statement in _statements(wanted)
-        for row in await tx.fetch(statement, *arguments)
-    ]
-    return sorted(found, key=lambda job: job.id, reverse=True)[:limit] if not is_history else found
+    tx: Transaction, wanted: JobFilter, *, now: datetime, before: Place | None, limit: int
+) -> FoundJobs:
+    """Return the next jobs, newest first; of one connection, by when they finished."""
+    if wanted.connection_id is not None:
+        finished_at, id_ = before or (UNFINISHED, LAST_ID)
+        return FoundJobs(await read_rows(tx, BY_CONNECTION, wanted, now, id_, finished_at, limit))
+    found: list[Job] = []
+    for top, lowest in _spans(before[1] if before else LAST_ID, wanted, now):
+        end = await _find_end(tx, wanted, top)
+        bottom = max(lowest, end.job_id) if end else lowest
+        for statement in _statements(wanted):
+            found += await read_rows(tx, statement, wanted, now, top, bottom, limit)
+        if len(found) >= limit:
+            break
+        if end is not None and end.job_id > lowest:
+            return FoundJobs(_newest_first(found), end)
+    return FoundJobs(_newest_first(found)[:limit])
+
+
+async def read_slowest(
+    tx: Transaction, wanted: JobFilter, *, now: datetime, limit: int
+) -> FoundJobs:
+    """Return the jobs that took longest among the newest."""
+    end = await _find_end(tx, wanted, LAST_ID, is_search=True)
+    statement = SLOWEST if wanted.tenant_id is None else SLOWEST_OF_TENANT
+    span = (LAST_ID, end.job_id if end else FIRST_ID)
+    return FoundJobs(await read_rows(tx, statement, wanted, now, *span, limit), end)
 
 
 def place_of(job: Job, wanted: JobFilter) -> Place:
@@ -137,15 +188,66 @@ def place_of(job: Job, wanted: JobFilter) -> Place:
     return job.finished_at or UNFINISHED, job.id
 
 
+def values_of(wanted: JobFilter) -> tuple[Any, ...]:
+    """Return the first parameters of every listing of jobs."""
+    return tuple(getattr(wanted, field.name) for field in fields(wanted))
+
+
+async def read_rows(
+    tx: Transaction, statement: str, wanted: JobFilter, now: datetime, *place: Any
+) -> list[Job]:
+    rows = await tx.fetch(statement, *values_of(wanted), now, *place)
+    return [read_job(row) for row in rows]
+
+
+async def _find_end(
+    tx: Transaction, wanted: JobFilter, top: UUID, *, is_search: bool = False
+) -> SearchEnd | None:
+    """Return the job at which a search stops; None if it reads all that is left."""
+    if not is_search and not _is_search(wanted):
+        return None
+    if wanted.tenant_id is not None:
+        row = await tx.fetchrow(END_OF_TENANT, top, JOBS_SEARCHED, wanted.tenant_id)
+    elif wanted.status in UNSUCCESSFUL:
+        row = await tx.fetchrow(END_OF_UNSUCCESSFUL, top, JOBS_SEARCHED, wanted.status)
+    else:
+        row = await tx.fetchrow(END_BY_ID, top, JOBS_SEARCHED)
+    return SearchEnd(row["id"], row["created_at"]) if row is not None else None
+
+
+def _spans(top: UUID, wanted: JobFilter, now: datetime) -> list[tuple[UUID, UUID]]:
+    """Return the ranges of ids to search, upper end first.
+
+    A job is made before it starts and ends, so ids made later are passed over. Random ids, which
+    plain SQL makes, lie above all of them.
+    """
+    before = [at for at in (wanted.started_before, wanted.finished_before) if at is not None]
+    if not before:
+        return [(top, FIRST_ID)]
+    passed, random = (first_id_at(at + HOST_CLOCKS_APART) for at in (min(before), now))
+    if passed >= random or top <= passed:
+        return [(top, FIRST_ID)]
+    return [(top, random), (passed, FIRST_ID)] if top > random else [(passed, FIRST_ID)]
+
+
+def _newest_first(found: list[Job]) -> list[Job]:
+    return sorted(found, key=lambda job: job.id, reverse=True)
+
+
+def _is_search(wanted: JobFilter) -> bool:
+    """Return whether a filter has no index of its own, so that few jobs read may match."""
+    has_index = {None, *PENDING, *UNSUCCESSFUL}
+    plain = JobFilter(wanted.tenant_id, wanted.connection_id, status=wanted.status)
+    return wanted.status not in PENDING and (wanted != plain or wanted.status not in has_index)
+
+
 def _statements(wanted: JobFilter) -> tuple[str, ...]:
     """Return the statements that together find the wanted jobs."""
-    is_pending, is_unsuccessful = wanted.status in PENDING, wanted.status in UNSUCCESSFUL
-    if wanted.connection_id is not None:
-        return (BY_CONNECTION,)
+    is_pending = wanted.status in (*PENDING, *QueueState)
     if wanted.tenant_id is not None and wanted.status is None:
         return (PENDING_OF_TENANT, ENDED_OF_TENANT)
     if wanted.tenant_id is not None:
         return (PENDING_OF_TENANT,) if is_pending else (ENDED_OF_TENANT,)
-    if is_unsuccessful:
+    if wanted.status in UNSUCCESSFUL:
         return (UNSUCCESSFUL_BY_ID,)
     return (PENDING_BY_ID,) if is_pending else (BY_ID,)
