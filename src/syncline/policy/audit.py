@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -135,10 +135,57 @@ def about(connection: Connection, action: Action, **more: Any) -> Entry:
     )
 
 
-def changes_of(action: Action, before: Connection, after: Connection) -> Entry | None:
-    """Return an entry with what changed about a connection; None if nothing did."""
+def changes_of(
+    action: Action,
+    before: Connection,
+    after: Connection,
+    credentials: Mapping[str, Any] | None = None,
+) -> tuple[Entry, ...]:
+    """Return an entry with what changed about a connection; none if nothing did.
+
+    Of new credentials the names are kept.
+    """
     was, is_now = difference(_edited(before), _edited(after))
-    return about(after, action, before=was, after=is_now) if was or is_now else None
+    is_now |= _names_of(credentials)
+    if not was and not is_now and action is not Action.CREDENTIALS_CLEAR:
+        return ()
+    return (about(after, action, before=was, after=is_now),)
+
+
+def additions_of(
+    added: Iterable[tuple[Connection, Mapping[str, Any] | None]],
+) -> tuple[Entry, ...]:
+    """Return an entry for each tenant with its new connections, which may have credentials.
+
+    A single one tells how it began. Of many, each tells that when it is changed or deleted.
+    """
+    by_tenant: dict[str, list[tuple[Connection, Mapping[str, Any] | None]]] = {}
+    for one in added:
+        by_tenant.setdefault(one[0].tenant_id, []).append(one)
+    return tuple(map(_addition, by_tenant.values()))
+
+
+def _addition(added: list[tuple[Connection, Mapping[str, Any] | None]]) -> Entry:
+    first, credentials = added[0]
+    if len(added) == 1:
+        after = _edited(first) | _names_of(credentials)
+        return about(first, Action.CONNECTIONS_CREATE, after=after)
+    providers = {one.provider_slug for one, _ in added}
+    return Entry(
+        Action.CONNECTIONS_CREATE,
+        first.tenant_id,
+        first.provider_slug if len(providers) == 1 else None,
+        connection_ids=tuple(one.id for one, _ in added),
+        after={"connections": len(added)},
+    )
+
+
+def deletion_of(connection: Connection) -> Entry:
+    return about(connection, Action.CONNECTIONS_DELETE, before=_edited(connection))
+
+
+def _names_of(credentials: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if credentials is None else {"signs_in_with": sorted(map(str, credentials))}
 
 
 def _edited(connection: Connection) -> dict[str, Any]:
@@ -164,8 +211,10 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Changes:
     for key in dict.fromkeys((*before, *after)):
         old, new = before.get(key), after.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            old, new = difference(old, new)
-        if not _is_same(old, new):
+            parts = difference(old, new)
+            was |= {key: parts[0]} if parts[0] else {}
+            now |= {key: parts[1]} if parts[1] else {}
+        elif not _is_same(old, new):
             was |= {key: old} if key in before else {}
             now |= {key: new} if key in after else {}
     return was, now

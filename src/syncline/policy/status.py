@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from syncline.model import ConnectionStatus
+from syncline.model import Connection, ConnectionStatus
 
 TROUBLES = (ConnectionStatus.NEEDS_REAUTH, ConnectionStatus.ERROR)
 
@@ -14,6 +14,10 @@ class StoredStatus:
 
     status: str
     reason: Any = None
+
+
+def stored_status(connection: Connection) -> StoredStatus:
+    return StoredStatus(connection.status, connection.status_reason)
 
 
 ACTIVE = StoredStatus(ConnectionStatus.ACTIVE)

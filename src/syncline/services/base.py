@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 
 from syncline.clock import Clock
 from syncline.engine.wakeup import Wakeup
-from syncline.model import Connection, IdempotentRequest
-from syncline.policy.audit import APPLICATION, Action, Actor, Entry, changes_of
+from syncline.model import IdempotentRequest
+from syncline.policy.audit import APPLICATION, Actor, Entry
 from syncline.settings import Settings
 from syncline.store.data import audit, idempotency
 from syncline.store.pool import Pool, Transaction
@@ -58,14 +58,6 @@ class BaseService:
     async def _record(self, tx: Transaction, *entries: Entry, now: datetime) -> None:
         """Record in the audit what this transaction changes, and who does it."""
         await audit.record(tx, self._actor, entries, now=now)
-
-    async def _record_change(
-        self, tx: Transaction, action: Action, before: Connection, after: Connection
-    ) -> None:
-        """Record what an action changed about a connection, if it changed anything."""
-        entry = changes_of(action, before, after)
-        if entry is not None:
-            await self._record(tx, entry, now=await self._clock.now(tx))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,32 @@
 """What people do with connections: add, list, pause, resume, change and delete them."""
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 from uuid import UUID
 
 from syncline.clock import new_id
 from syncline.engine.secrets.vault import Vault
 from syncline.engine.upkeep.connector_files import ConnectorFiles
 from syncline.errors import Conflict, NotFound
-from syncline.model import Connection, ConnectionFilter, ConnectionOrder, ConnectionStatus
+from syncline.model import Connection, ConnectionFilter, ConnectionStatus
 from syncline.policy import status
-from syncline.policy.audit import Action
+from syncline.policy.audit import Action, changes_of, deletion_of
 from syncline.services.base import BaseService, Once, ServiceContext
+from syncline.services.connection_filters import KEY_TYPES, ConnectionFilterFields, check_listing
 from syncline.services.credentials import CredentialWriter
-from syncline.services.edits import CheckedEdit, Edit, check_unchanged, edit_towards
+from syncline.services.edits import CheckedEdit, Edit, Target, check_unchanged, edit_towards
 from syncline.services.new_connections import (
     Added,
     NewConnection,
-    build_connection,
     check_new,
     check_tenant_limit,
     find_problem,
+    insert_new,
 )
 from syncline.services.pagination import Listing, check_limit, cut_page, read_token, write_token
 from syncline.services.validation import (
-    check_choice,
-    check_filters,
     check_text,
     get_connection,
     lock_connection,
@@ -43,20 +42,6 @@ __all__ = ["Added", "Connections", "NewConnection"]
 
 SIGNALS_PER_BATCH = 10_000
 ACTIVE = ConnectionStatus.ACTIVE
-KEY_TYPES: dict[ConnectionOrder, type[Any] | None] = {
-    ConnectionOrder.ID: None,
-    ConnectionOrder.EXTERNAL_ID: str,
-    ConnectionOrder.STALENESS: datetime,
-}
-
-
-class ConnectionFilterFields(TypedDict, total=False):
-    """Which connections a listing holds; None, or a key left out, stands for any."""
-
-    tenant_id: str | None
-    provider_slug: str | None
-    status: str | None
-    external_id_prefix: str | None
 
 
 class Connections(BaseService):
@@ -99,14 +84,13 @@ class Connections(BaseService):
 
         async def insert(tx: Transaction) -> Connection:
             now = await self._clock.now(tx)
-            connection = build_connection(new, connection_id, now)
-            existing_id = await connections.insert(tx, connection, now=now)
-            if existing_id != connection_id:
+            inserted = await insert_new(tx, {connection_id: new}, self._credentials, now)
+            if not inserted.connections:
+                existing_id = inserted.ids.get(new.key)
                 raise Conflict(existing_id, reason=f"already has the key {new.key}")
-            if new.credentials is not None:
-                await self._credentials.save(tx, new.tenant_id, connection_id, new.credentials, now)
             await check_tenant_limit(tx, {new.tenant_id}, at_most)
-            return connection
+            await self._record(tx, *inserted.entries, now=now)
+            return inserted.connections[0]
 
         return await self._change(insert, once)
 
@@ -127,21 +111,19 @@ class Connections(BaseService):
         for place, problem in enumerate(problems):
             if all_or_none and problem is not None:
                 raise problem.within(f"connections[{place}]")
-        valid = {place: new for place, new in enumerate(wanted) if problems[place] is None}
-        ids = {place: new_id() for place in valid}
+        valid = {new_id(): place for place, problem in enumerate(problems) if problem is None}
+        to_add = {id_: wanted[place] for id_, place in valid.items()}
 
         async def insert(tx: Transaction) -> builtins.list[Added]:
             outcomes = [Added(problem=problem) for problem in problems]
             now = await self._clock.now(tx)
-            built = [build_connection(new, ids[place], now) for place, new in valid.items()]
-            found = await connections.insert_many(tx, built, now=now)
-            for place, new in valid.items():
-                id_ = found[new.key]
-                outcomes[place] = Added(id_, is_new=id_ == ids[place])
-                if new.credentials is not None and id_ == ids[place]:
-                    await self._credentials.save(tx, new.tenant_id, id_, new.credentials, now)
-            if any(outcome.is_new for outcome in outcomes):
-                await check_tenant_limit(tx, {new.tenant_id for new in valid.values()}, at_most)
+            inserted = await insert_new(tx, to_add, self._credentials, now)
+            for id_, place in valid.items():
+                found_id = inserted.ids[wanted[place].key]
+                outcomes[place] = Added(found_id, is_new=found_id == id_)
+            if inserted.connections:
+                await check_tenant_limit(tx, {new.tenant_id for new in to_add.values()}, at_most)
+            await self._record(tx, *inserted.entries, now=now)
             return outcomes
 
         return await self._change(insert, once)
@@ -170,15 +152,11 @@ class Connections(BaseService):
 
         async def insert_or_edit(tx: Transaction) -> Connection:
             now = await self._clock.now(tx)
-            built = build_connection(new, connection_id, now)
-            found_id = await connections.insert(tx, built, now=now)
-            await lock_connection(tx, found_id, tenant_id)
-            found = await get_connection(tx, found_id, tenant_id)
-            edit = edit_towards(found, config, interval_seconds)
-            await self._check_edit(edit).write(tx, found_id, now)
-            if credentials is not None and not await stored_credentials.read(tx, [found_id]):
-                await self._credentials.save(tx, tenant_id, found_id, credentials, now)
-            return await get_connection(tx, found_id, tenant_id)
+            inserted = await insert_new(tx, {connection_id: new}, self._credentials, now)
+            await self._record(tx, *inserted.entries, now=now)
+            if not inserted.connections:
+                await self._bring_up_to_date(tx, inserted.ids[new.key], new, now)
+            return await get_connection(tx, inserted.ids[new.key], tenant_id)
 
         return await self._change(insert_or_edit)
 
@@ -198,7 +176,7 @@ class Connections(BaseService):
     ) -> Listing[Connection]:
         """Return a page of connections, by id, external id or staleness (`ConnectionOrder`)."""
         wanted = ConnectionFilter(**filters)
-        chosen = _check_listing(wanted, order)
+        chosen = check_listing(wanted, order)
         check_limit(limit)
         place = read_token(after, chosen, KEY_TYPES[chosen])
 
@@ -225,22 +203,16 @@ class Connections(BaseService):
         if reason is not None:
             check_text("reason", reason)
 
-        async def change(tx: Transaction) -> Connection:
-            locked = await lock_connection(tx, connection_id, tenant_id)
-            await check_unchanged(tx, connection_id, expected)
-            if locked.status == ConnectionStatus.REVOKED:
+        async def write(tx: Transaction, present: Connection, now: datetime) -> None:
+            if present.status == ConnectionStatus.REVOKED:
                 raise Conflict(connection_id, reason="is revoked and cannot be paused")
-            before = await get_connection(tx, connection_id, tenant_id)
-            now = await self._clock.now(tx)
-            present = (await connections.read_statuses(tx, [connection_id]))[connection_id]
-            paused = status.pause(present, why=reason or "paused", since=rfc3339(now), by=by)
+            why, since = reason or "paused", rfc3339(now)
+            paused = status.pause(status.stored_status(present), why=why, since=since, by=by)
             await connections.set_statuses(tx, {connection_id: paused}, now=now)
             await jobs.cancel_queued(tx, [connection_id], now=now)
-            after = await get_connection(tx, connection_id, tenant_id)
-            await self._record_change(tx, Action.CONNECTIONS_PAUSE, before, after)
-            return after
 
-        return await self._pool.retrying(change)
+        target = Target(connection_id, tenant_id, expected)
+        return await self._write(target, Action.CONNECTIONS_PAUSE, write)
 
     async def resume(
         self, connection_id: UUID, *, tenant_id: str | None = None, expected: str | None = None
@@ -250,19 +222,15 @@ class Connections(BaseService):
         One that was in `needs_reauth` or `error` when it was paused is so again.
         """
 
-        async def change(tx: Transaction) -> Connection:
-            locked = await lock_connection(tx, connection_id, tenant_id)
-            await check_unchanged(tx, connection_id, expected)
-            if locked.status == ConnectionStatus.REVOKED:
+        async def write(tx: Transaction, present: Connection, now: datetime) -> None:
+            if present.status == ConnectionStatus.REVOKED:
                 raise Conflict(connection_id, reason="is revoked and cannot be resumed")
-            if locked.status != ACTIVE:
-                now = await self._clock.now(tx)
-                present = (await connections.read_statuses(tx, [connection_id]))[connection_id]
-                resumed = {connection_id: status.resume(present)}
+            if present.status != ACTIVE:
+                resumed = {connection_id: status.resume(status.stored_status(present))}
                 await connections.set_statuses(tx, resumed, now=now)
-            return await get_connection(tx, connection_id, tenant_id)
 
-        return await self._pool.retrying(change)
+        target = Target(connection_id, tenant_id, expected)
+        return await self._write(target, Action.CONNECTIONS_RESUME, write)
 
     async def set_interval(
         self, connection_id: UUID, interval_seconds: int | None, *, tenant_id: str | None = None
@@ -296,13 +264,11 @@ class Connections(BaseService):
         """Make the changes of an edit together; `expected` is the version that the caller read."""
         checked = self._check_edit(edit)
 
-        async def change(tx: Transaction) -> Connection:
-            await lock_connection(tx, connection_id, tenant_id)
-            await check_unchanged(tx, connection_id, expected)
-            await checked.write(tx, connection_id, await self._clock.now(tx))
-            return await get_connection(tx, connection_id, tenant_id)
+        async def write(tx: Transaction, _present: Connection, now: datetime) -> None:
+            await checked.write(tx, connection_id, now)
 
-        return await self._change(change)
+        target = Target(connection_id, tenant_id, expected)
+        return await self._write(target, Action.CONNECTIONS_EDIT, write)
 
     async def set_credentials(
         self,
@@ -317,20 +283,18 @@ class Connections(BaseService):
         paused in `needs_reauth` stays paused, and is active when it is resumed.
         """
 
-        async def change(tx: Transaction) -> Connection:
-            locked = await lock_connection(tx, connection_id, tenant_id)
-            now = await self._clock.now(tx)
+        async def write(tx: Transaction, present: Connection, now: datetime) -> None:
             if credentials is None:
                 await stored_credentials.remove(tx, connection_id, now=now)
-            else:
-                tenant = locked.tenant_id
-                await self._credentials.save(tx, tenant, connection_id, credentials, now)
-                present = (await connections.read_statuses(tx, [connection_id]))[connection_id]
-                if (after := status.reauthorise(present)) != present:
-                    await connections.set_statuses(tx, {connection_id: after}, now=now)
-            return await get_connection(tx, connection_id, tenant_id)
+                return
+            tenant = present.tenant_id
+            await self._credentials.save(tx, tenant, connection_id, credentials, now)
+            before = status.stored_status(present)
+            if (after := status.reauthorise(before)) != before:
+                await connections.set_statuses(tx, {connection_id: after}, now=now)
 
-        return await self._pool.retrying(change)
+        action = Action.CREDENTIALS_CLEAR if credentials is None else Action.CREDENTIALS_SET
+        return await self._write(Target(connection_id, tenant_id), action, write, credentials)
 
     async def delete(
         self,
@@ -346,11 +310,12 @@ class Connections(BaseService):
         """
 
         async def remove(tx: Transaction) -> bool:
-            locked = await connections.lock(tx, [connection_id])
-            found = locked.get(connection_id)
-            if found is None or tenant_id not in (None, found.tenant_id):
+            await connections.lock(tx, [connection_id])
+            found = await connections.get(tx, connection_id, tenant_id)
+            if found is None:
                 return False
-            await check_unchanged(tx, connection_id, expected)
+            check_unchanged(found, expected)
+            await self._record(tx, deletion_of(found), now=await self._clock.now(tx))
             return await connections.delete(tx, connection_id)
 
         async def remove_signals(tx: Transaction) -> int:
@@ -364,6 +329,45 @@ class Connections(BaseService):
         if not found:
             raise NotFound("connection", connection_id)
 
+    async def _bring_up_to_date(
+        self, tx: Transaction, connection_id: UUID, wanted: NewConnection, now: datetime
+    ) -> None:
+        """Change a connection that exists to what is wanted."""
+        await lock_connection(tx, connection_id, wanted.tenant_id)
+        before = await get_connection(tx, connection_id, wanted.tenant_id)
+        edit = edit_towards(before, wanted.config, wanted.interval_seconds)
+        await self._check_edit(edit).write(tx, connection_id, now)
+        credentials = wanted.credentials
+        if credentials and await stored_credentials.read(tx, [connection_id]):
+            credentials = None
+        if credentials:
+            await self._credentials.save(tx, before.tenant_id, connection_id, credentials, now)
+        after = await get_connection(tx, connection_id, wanted.tenant_id)
+        entries = changes_of(Action.CONNECTIONS_EDIT, before, after, credentials)
+        await self._record(tx, *entries, now=now)
+
+    async def _write(
+        self,
+        target: Target,
+        action: Action,
+        write: Callable[[Transaction, Connection, datetime], Awaitable[None]],
+        credentials: dict[str, Any] | None = None,
+    ) -> Connection:
+        """Lock a connection, change it, and record who did what; return what it is then."""
+
+        async def change(tx: Transaction) -> Connection:
+            await lock_connection(tx, target.id, target.tenant_id)
+            before = await get_connection(tx, target.id, target.tenant_id)
+            check_unchanged(before, target.expected)
+            now = await self._clock.now(tx)
+            await write(tx, before, now)
+            after = await get_connection(tx, target.id, target.tenant_id)
+            entries = changes_of(action, before, after, credentials)
+            await self._record(tx, *entries, now=now)
+            return after
+
+        return await self._pool.retrying(change)
+
     def _check_new(self, new: NewConnection) -> None:
         check_new(new, self._longest_interval)
         if new.credentials is not None:
@@ -375,17 +379,3 @@ class Connections(BaseService):
     @property
     def _longest_interval(self) -> int:
         return self._settings.scheduler.max_overridden_interval_seconds
-
-
-def _check_listing(wanted: ConnectionFilter, order: str | None) -> ConnectionOrder:
-    """Check the filters and return the order."""
-    if wanted.status is not None:
-        check_choice("status", wanted.status, ConnectionStatus)
-    check_filters(
-        tenant_id=wanted.tenant_id,
-        provider_slug=wanted.provider_slug,
-        external_id_prefix=wanted.external_id_prefix,
-    )
-    chosen = ConnectionOrder.ID if order is None else order
-    check_choice("order", chosen, ConnectionOrder)
-    return ConnectionOrder(chosen)

@@ -12,7 +12,7 @@ from syncline.errors import Changed
 from syncline.model import Connection
 from syncline.policy.schedule import sync_of
 from syncline.sdk.json_text import same_json
-from syncline.services.validation import check_config, check_interval, get_connection, storable_json
+from syncline.services.validation import check_config, check_interval, storable_json
 from syncline.store.data import connections
 from syncline.store.pool import Transaction
 from syncline.store.queue import jobs
@@ -25,6 +25,15 @@ class Unset(Enum):
 
 
 UNSET = Unset.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which connection to change: the tenant's, if one is named, at the version that was read."""
+
+    id: UUID
+    tenant_id: str | None = None
+    expected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +91,10 @@ def edit_towards(
     return Edit(interval_seconds=interval, config=None if is_same else config)
 
 
-async def check_unchanged(tx: Transaction, connection_id: UUID, expected: str | None) -> None:
+def check_unchanged(present: Connection, expected: str | None) -> None:
     """Raise Changed if a locked connection is not at the version that the caller read."""
-    if expected is None:
-        return
-    present = version_of(await get_connection(tx, connection_id, None))
-    if present != expected:
-        raise Changed(connection_id, present)
+    if expected is not None and (version := version_of(present)) != expected:
+        raise Changed(present.id, version)
 
 
 def version_of(connection: Connection) -> str:

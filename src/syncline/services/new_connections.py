@@ -1,6 +1,6 @@
 """Connections that do not exist yet: what they are made from, and the checks they must pass."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -8,8 +8,11 @@ from uuid import UUID
 
 from syncline.errors import Conflict, Invalid
 from syncline.model import Connection, ConnectionStatus
+from syncline.policy.audit import Entry, additions_of
+from syncline.services.credentials import CredentialWriter
 from syncline.services.validation import check_config, check_credentials, check_interval, check_text
-from syncline.store.data import tenants
+from syncline.store.data import connections, tenants
+from syncline.store.data.connections import Key
 from syncline.store.pool import Transaction
 from syncline.text import rfc3339
 
@@ -72,6 +75,30 @@ async def check_tenant_limit(
             limit = f"{at_most:,} connections (api.max_connections_per_tenant)"
             reason = f"may have {limit}: remove some, or ask an operator"
             raise Conflict(None, f"tenant {tenant_id}", reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """The connections that are new, what the audit says of them, and the ids of all by key."""
+
+    connections: Sequence[Connection]
+    entries: Sequence[Entry]
+    ids: Mapping[Key, UUID]
+
+
+async def insert_new(
+    tx: Transaction, wanted: Mapping[UUID, NewConnection], writer: CredentialWriter, now: datetime
+) -> Inserted:
+    """Insert those whose key does not exist, with their credentials."""
+    built = [build_connection(new, id_, now) for id_, new in wanted.items()]
+    ids = await connections.insert_many(tx, built, now=now)
+    added = [one for one in built if ids.get(wanted[one.id].key) == one.id]
+    for one in added:
+        credentials = wanted[one.id].credentials
+        if credentials is not None:
+            await writer.save(tx, one.tenant_id, one.id, credentials, now)
+    entries = additions_of((one, wanted[one.id].credentials) for one in added)
+    return Inserted(added, entries, ids)
 
 
 def build_connection(new: NewConnection, id_: UUID, now: datetime) -> Connection:

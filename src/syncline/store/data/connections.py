@@ -214,14 +214,6 @@ async def set_statuses(
 Key = tuple[str, str, str]
 """What identifies a connection: tenant, provider and external id."""
 
-INSERT = """
-    -- Add a connection, unless one has its key.
-    INSERT INTO {schema}.connections
-           (id, tenant_id, provider_slug, external_id, config, metadata, created_at, updated_at)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
-        ON CONFLICT (tenant_id, provider_slug, external_id) DO NOTHING
-"""
-
 FIND = """
     -- The id of the connection with a key.
     SELECT id FROM {schema}.connections
@@ -231,21 +223,6 @@ FIND = """
 
 async def find(tx: Transaction, key: Key) -> UUID | None:
     found: UUID | None = await tx.fetchval(FIND, *key)
-    return found
-
-
-async def insert(tx: Transaction, connection: Connection, *, now: datetime) -> UUID:
-    """Return the id of the connection with this key: the new one, or an older one."""
-    key = _key_of(connection)
-    await tx.execute(
-        INSERT,
-        connection.id,
-        *key,
-        json.dumps(connection.config),
-        json.dumps(connection.metadata),
-        now,
-    )
-    found: UUID = await tx.fetchval(FIND, *key)
     return found
 
 
