@@ -117,8 +117,8 @@ class Connection:
         """
         if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
             raise ValueError(f"spend() takes a whole number of calls, not {calls!r}")
-        budgets = vars(self).get("_budgets")  # of the engine that runs it
-        spending: Awaitable[None] | None = budgets.spending(self, calls) if budgets else None
+        run = vars(self).get("_run")  # of the engine, while it runs
+        spending: Awaitable[None] | None = run.budgets.spending(self, calls) if run else None
         return spending or SPENT
 
 
@@ -143,6 +143,25 @@ class Job:
     slot_at: datetime | None
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A failed attempt of a job. `calls` are the first and the last ones of `call_count`.
+
+    The worker and the trace are for operators; others get None.
+    """
+
+    id: UUID
+    job_id: UUID
+    ended_at: datetime
+    milliseconds: int | None  # None, like the worker, if its lease lapsed
+    worker: str | None  # its host and process
+    error: Any
+    trace: str | None
+    calls: Sequence[Mapping[str, Any]]  # method, url, status, milliseconds; failure, if it failed
+    call_count: int
+    signals: int  # that it stored before it failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,6 +257,30 @@ async def test_jobs_are_listed_shown_retried_and_cancelled(world: World, local: 
     assert (again.status_code, "is cancelled already" in words(again)) == (409, True)
 
 
+async def test_the_page_of_a_job_shows_its_failed_attempts(world: World, local: Client) -> None:
+    job = await world.job(await named(world, "one"))
+    assert "None. If an attempt fails" in words(await local.get(f"/jobs/{job}"))
+    world.script(KeyError("<b>id</b>"))
+    await world.run_due()
+    await world.sql(
+        "UPDATE {schema}.job_attempts SET call_count = 40, signals = 3, calls = $1",
+        '[{"method": "GET", "url": "https://a.example/x?k=…", "status": 503, "milliseconds": 12},'
+        ' {"method": "GET", "url": "https://a.example/y", "status": null, "milliseconds": 9,'
+        '  "failure": "TimeoutError"}]',
+    )
+
+    answer = await local.get(f"/jobs/{job}")
+
+    shown = words(answer)
+    assert "Unexpected: KeyError:" in shown
+    assert "in sync raise line KeyError:" in shown
+    assert "GET https://a.example/x?k=… 503 12 ms" in shown
+    assert "GET https://a.example/y TimeoutError 9 ms" in shown
+    assert "38 calls before the last 5 are left out" in shown
+    assert "It had stored 3 signals" in shown
+    assert "<b>id</b>" not in answer.text
+
+
 async def test_signals_are_listed_and_their_payload_shown(world: World, local: Client) -> None:
     connection = await named(world, "one")
     await add_signal(world, connection, "opened", {"a": [1, True, None], "url": "x://me:pw@host"})

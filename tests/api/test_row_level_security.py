@@ -23,7 +23,7 @@ from syncline.services.edits import Edit
 Client = httpx2.AsyncClient
 ROLE = "syncline_api"
 TABLES = ("connections", "sync_jobs", "signals", "credentials", "api_requests", "workers")
-OTHERS = ("schedulers", "tenant_usage", "figures", "figure_reports")
+OTHERS = ("schedulers", "tenant_usage", "job_attempts", "figures", "figure_reports")
 ALL_TABLES = ", ".join(f"syncline.{table}" for table in (*TABLES, *OTHERS))
 NEW = {"tenant_id": "acme", "provider_slug": "github", "external_id": "new"}
 BODIES: dict[str, Any] = {

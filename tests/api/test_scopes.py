@@ -40,6 +40,7 @@ SCOPES = {
     ("DELETE", "/v1/connections/{connection_id}/credentials"): Scope.ADMIN,
     ("GET", "/v1/jobs"): Scope.READ,
     ("GET", "/v1/jobs/{job_id}"): Scope.READ,
+    ("GET", "/v1/jobs/{job_id}/attempts"): Scope.READ,
     ("POST", "/v1/jobs/{job_id}/retry"): Scope.OPERATE,
     ("POST", "/v1/jobs/{job_id}/cancel"): Scope.OPERATE,
     ("GET", "/v1/signals"): Scope.READ,

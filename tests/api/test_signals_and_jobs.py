@@ -9,7 +9,7 @@ import httpx2
 
 from support.http import client_of
 from support.world import World, at
-from syncline import Permanent
+from syncline import Permanent, Transient
 from syncline.api.timeouts import Timeouts
 from syncline.store.listings.follow import ROWS_SCANNED
 
@@ -46,6 +46,36 @@ async def test_a_failed_job_is_shown_with_its_error_and_retried(
     assert retried.status_code == again.status_code == 202
     assert retried.json() == again.json()
     assert retried.json()["id"] != failed["id"]
+
+
+async def test_the_failed_attempts_of_a_job_are_listed(world: World, local: Client) -> None:
+    job_id = await world.job(await world.connection())
+    for message in ("first", "second"):
+        world.script(Transient(message))
+        await world.run_due()
+        world.clock.advance(3600)
+
+    last, first = (await local.get(f"/v1/jobs/{job_id}/attempts")).json()["items"]
+
+    assert (first["error"]["message"], last["error"]["message"]) == ("first", "second")
+    assert "raise line" in last["trace"]
+    assert (last["calls"], last["call_count"], last["signals"]) == ([], 0, 0)
+    assert last["worker"]
+
+
+async def test_a_tenant_sees_its_attempts_without_traces(world: World) -> None:
+    jobs = [await world.job(await world.connection(tenant=one)) for one in ("acme", "birch")]
+    world.script(Transient("down"), Transient("down"))
+    await world.run_due()
+    _, key = await world.engine.access.create_key("acme's", tenant_id="acme")
+
+    async with client_of(world.engine, key) as client:
+        [own] = (await client.get(f"/v1/jobs/{jobs[0]}/attempts")).json()["items"]
+        foreign = await client.get(f"/v1/jobs/{jobs[1]}/attempts")
+
+    assert own["error"]["message"] == "down"
+    assert (own["trace"], own["worker"]) == (None, None)
+    assert foreign.status_code == 404
 
 
 async def test_a_queued_and_a_running_job_are_cancelled(world: World, local: Client) -> None:

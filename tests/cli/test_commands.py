@@ -143,6 +143,29 @@ def test_sync_now_queues_a_job_which_can_be_cancelled_and_retried(syncline: Comm
     )
 
 
+def test_a_job_is_shown_with_its_failed_attempts(syncline: CommandLine) -> None:
+    job = syncline.json("connections", "sync", syncline.add())["id"]
+    assert syncline.json("jobs", "show", job)["failed_attempts"] == []
+    syncline.sql(
+        "INSERT INTO syncline.job_attempts"
+        " SELECT id, now(), gen_random_uuid(), tenant_id, connection_id, 'host:7', 1234,"
+        ' \'{"class": "Transient", "message": "down"}\', E\'tickets.py:7 in sync\\n    boom()\','
+        ' \'[{"method": "GET", "url": "https://a.example/x", "status": 503,'
+        ' "milliseconds": 12}]\', 30, 2 FROM syncline.sync_jobs WHERE id = $1',
+        job,
+    )
+
+    shown = syncline("jobs", "show", job).stdout
+
+    [attempt] = syncline.json("jobs", "show", job)["failed_attempts"]
+    assert (attempt["worker"], attempt["calls"][0]["status"]) == ("host:7", 503)
+    assert "Transient: down" in shown
+    assert "1,234 ms" in shown
+    assert "https://a.example/x" in shown
+    assert "29 calls before the last 5 are left out" in shown
+    assert "tickets.py:7 in sync\n    boom()" in shown
+
+
 def test_signals_are_listed(syncline: CommandLine) -> None:
     syncline.sql(
         "INSERT INTO syncline.signals (tenant_id, provider_slug, connection_id, kind, payload)"

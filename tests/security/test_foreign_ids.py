@@ -114,6 +114,12 @@ async def foreign(world: World) -> Foreign:
         finished_at=world.clock(),
         error=f'{{"message": "{CANARY}-error", "class": "Transient"}}',
     )
+    await world.sql(
+        "INSERT INTO {schema}.job_attempts (job_id, ended_at, id, tenant_id, connection_id, worker,"
+        " error, trace, calls, call_count, signals)"
+        " VALUES ($1, now(), $1, 'birch', $2, $3, $4, $3, $4, 0, 0)",
+        *(job, connection.id, f"{CANARY}-trace", f'["{CANARY}-call"]'),
+    )
     [signal] = await world.sql(
         "INSERT INTO {schema}.signals (tenant_id, provider_slug, connection_id, kind, payload,"
         " dedupe_key) VALUES ('birch', 'github', $1, $2, $3, $4) RETURNING id",

@@ -29,6 +29,9 @@ TWO_TENANTS = """
     SELECT tenant_id, provider_slug, id FROM syncline.connections;
     INSERT INTO syncline.signals (tenant_id, provider_slug, connection_id, kind)
     SELECT tenant_id, provider_slug, id, 'seen' FROM syncline.connections;
+    INSERT INTO syncline.job_attempts (job_id, ended_at, id, tenant_id, connection_id, error, calls,
+                                       call_count, signals)
+    SELECT id, now(), id, tenant_id, connection_id, '{}', '[]', 0, 0 FROM syncline.sync_jobs;
     INSERT INTO syncline.credentials (connection_id, tenant_id, key_id, sealed)
     SELECT id, tenant_id, 'k', 'x' FROM syncline.connections;
     INSERT INTO syncline.api_requests (scope, idempotency_key, digest, created_at, tenant_id)

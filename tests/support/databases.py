@@ -19,6 +19,7 @@ from syncline.testing.database import TemporaryServer
 EMPTY = "; ".join(
     f"DELETE FROM syncline.{table}"
     for table in (
+        "job_attempts",
         "sync_jobs",
         "connections",
         "signals",

@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from syncline.api.problems import MEDIA_TYPE
-from syncline.model import ApiKey, Connection, Job
+from syncline.model import ApiKey, Attempt, Connection, Job
 from syncline.services.edits import version_of
 
 Json = dict[str, Any]
@@ -68,6 +68,36 @@ class JobOut(BaseModel):
     @classmethod
     def of(cls, job: Job) -> "JobOut":
         return cls(**{name: getattr(job, name) for name in cls.model_fields})
+
+
+class CallOut(BaseModel):
+    method: str
+    url: str = Field(description="Without values of the query and without secrets.")
+    status: int | None
+    milliseconds: int
+    failure: str | None = Field(None, description="Why there was no answer.")
+
+
+class AttemptOut(BaseModel):
+    id: UUID
+    job_id: UUID
+    ended_at: datetime
+    milliseconds: int | None = Field(description="Null if its lease lapsed.")
+    worker: str | None = Field(description="Host and process. For operators.")
+    error: Any
+    trace: str | None = Field(description="Where the connector raised it. For operators.")
+    calls: list[CallOut] = Field(description="The first 20 and the last 5 of `call_count`.")
+    call_count: int
+    signals: int = Field(description="How many it stored before it failed.")
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> "AttemptOut":
+        shown = {name: getattr(attempt, name) for name in cls.model_fields if name != "calls"}
+        return cls(**shown, calls=[CallOut(**call) for call in attempt.calls])
+
+
+class AttemptsOut(BaseModel):
+    items: list[AttemptOut]
 
 
 class SignalOut(BaseModel):

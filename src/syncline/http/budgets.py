@@ -14,6 +14,7 @@ from uuid import UUID
 from syncline.clock import monotonic
 from syncline.errors import Deferred
 from syncline.http.budget_shares import BLOCK_SECONDS, CallLimit, Share
+from syncline.http.calls import CallLog
 from syncline.http.connection_turns import ConnectionTurns
 from syncline.http.gate import PATIENCE_SECONDS, ClosedProviders
 from syncline.http.rate_limits import Remainder
@@ -31,6 +32,7 @@ class Spender(NamedTuple):
     provider_slug: str
     tenant_id: str = ""
     connection_id: UUID | None = None
+    calls: CallLog | None = None  # of the run, where each call is noted
 
 
 @dataclass(slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from io import BytesIO
 from typing import Any, NamedTuple, TypedDict
 
@@ -15,6 +15,7 @@ from syncline.errors import Permanent
 from syncline.http.addresses import check_url, port_of, shown_url
 from syncline.http.body import plain_headers, read_body, unpack
 from syncline.http.budgets import CallBudgets, Spender
+from syncline.http.calls import Made, Scrub
 from syncline.http.conditional import Validators
 from syncline.http.environment import Call, Exchange, HttpEnvironment
 from syncline.http.failures import failure_of
@@ -23,6 +24,7 @@ from syncline.http.pool import ConnectionPool
 from syncline.http.rate_limits import remaining_calls
 from syncline.http.resolution import is_numeric, numeric_host
 from syncline.offload import SMALL_BYTES
+from syncline.redaction import LONGEST_TEXT
 
 NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]++")
 VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
@@ -75,7 +77,7 @@ class Sender:
         if self._own_pool is not None:
             await self._own_pool.close()
 
-    async def send(self, request: Request, bounds: Bounds, scrub: Callable[[str], str]) -> Response:
+    async def send(self, request: Request, bounds: Bounds, scrub: Scrub) -> Response:
         """Return the response, whatever its status, and report the exchange."""
         environment = self._environment
         check_url(request.url, allow_private=environment.allow_private)
@@ -87,7 +89,7 @@ class Sender:
         return await self._send(request, bounds, scrub)
 
     async def _send_budgeted(
-        self, request: Request, bounds: Bounds, scrub: Callable[[str], str], budgets: CallBudgets
+        self, request: Request, bounds: Bounds, scrub: Scrub, budgets: CallBudgets
     ) -> Response:
         """Send a request once there is room for it, and learn what the provider has left."""
         await budgets.take(self._spender)
@@ -101,22 +103,18 @@ class Sender:
             budgets.learn(self._spender, left)
         return response
 
-    async def _send(
-        self, request: Request, bounds: Bounds, scrub: Callable[[str], str]
-    ) -> Response:
-        environment = self._environment
-        if environment.on_exchange is not None:
+    async def _send(self, request: Request, bounds: Bounds, scrub: Scrub) -> Response:
+        environment, calls = self._environment, self._spender.calls
+        if calls is not None or environment.on_exchange is not None:
             return await self._send_reporting(request, bounds, scrub)
         with environment.telemetry.request(
             self._provider_slug, request.method, request.url.host
         ) as call:
             return await self._exchange(request, bounds, call)
 
-    async def _send_reporting(
-        self, request: Request, bounds: Bounds, scrub: Callable[[str], str]
-    ) -> Response:
+    async def _send_reporting(self, request: Request, bounds: Bounds, scrub: Scrub) -> Response:
+        """Send a request, note it among the calls of the run, and tell who wants to know."""
         environment = self._environment
-        assert environment.on_exchange is not None
         began, call, failure = monotonic(), Call(), None
         try:
             with environment.telemetry.request(
@@ -127,15 +125,16 @@ class Sender:
             failure = type(error).__name__
             raise
         finally:
-            exchange = Exchange(
-                request.method,
-                scrub(shown_url(request.url)),
-                call.status,
-                call.received_bytes,
-                seconds=monotonic() - began,
-                failure=failure,
-            )
-            environment.on_exchange(exchange)
+            seconds = monotonic() - began
+            if self._spender.calls is not None:
+                made = (request.method, request.url, call.status, seconds, failure, scrub)
+                self._spender.calls.add(Made(*made))
+            if environment.on_exchange is not None:
+                url = scrub(shown_url(request.url), LONGEST_TEXT)
+                exchange = Exchange(
+                    request.method, url, call.status, call.received_bytes, seconds, failure
+                )
+                environment.on_exchange(exchange)
 
     async def _exchange(self, request: Request, bounds: Bounds, call: Call) -> Response:
         environment, limit = self._environment, bounds.body_bytes

@@ -89,9 +89,11 @@ class Connector:
         from syncline.http import HttpClient, HttpEnvironment
         from syncline.http.budgets import Spender
 
+        run = vars(connection).get("_run")  # of the engine, while it runs
+        calls = run.call_log if run else None
         return HttpClient(
             self.http_environment or HttpEnvironment(),
-            spender=Spender(connection.provider_slug, connection.tenant_id, connection.id),
+            spender=Spender(connection.provider_slug, connection.tenant_id, connection.id, calls),
             credentials=connection.credentials,
             base_url=base_url,
             headers=headers,

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from syncline.clock import new_id
 from syncline.errors import Conflict, Invalid, NotFound, Refused
-from syncline.model import Job, JobFilter, JobOrder, JobStatus, JobType, QueueState
+from syncline.model import Attempt, Job, JobFilter, JobOrder, JobStatus, JobType, QueueState
 from syncline.services.base import BaseService, Once
 from syncline.services.pagination import (
     Listing,
@@ -29,7 +29,7 @@ from syncline.services.validation import (
     get_job,
     lock_connection,
 )
-from syncline.store.data import connections
+from syncline.store.data import attempts, connections
 from syncline.store.listings import jobs as listed
 from syncline.store.listings import queue
 from syncline.store.listings.jobs import FoundJobs, place_of
@@ -80,6 +80,20 @@ class Jobs(BaseService):
     async def get(self, job_id: UUID, *, tenant_id: str | None = None) -> Job:
         async def read(tx: Transaction) -> Job:
             return await get_job(tx, job_id, tenant_id)
+
+        return await self._pool.reading(read)
+
+    async def attempts(
+        self, job_id: UUID, *, tenant_id: str | None = None
+    ) -> builtins.list[Attempt]:
+        """Return the last failed attempts of a job, the last one first.
+
+        With a tenant's id, without workers and traces, which tell of this installation.
+        """
+
+        async def read(tx: Transaction) -> builtins.list[Attempt]:
+            await get_job(tx, job_id, tenant_id)
+            return await attempts.list_of_job(tx, job_id, tenant_id)
 
         return await self._pool.reading(read)
 

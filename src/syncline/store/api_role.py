@@ -46,6 +46,7 @@ TABLES = (
     Table("connections", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     Table("sync_jobs", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     Table("signals", ("SELECT", "DELETE")),
+    Table("job_attempts", ("SELECT",)),
     Table("credentials", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     Table("api_requests", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     Table("tenant_usage", ("SELECT", "INSERT", "UPDATE")),
@@ -179,6 +180,7 @@ SAMPLE = """
      UNION ALL (SELECT 'sync_jobs', id, tenant_id FROM {schema}.sync_jobs LIMIT 1)
      UNION ALL (SELECT 'signals', id, tenant_id FROM {schema}.signals LIMIT 1)
      UNION ALL (SELECT 'credentials', connection_id, tenant_id FROM {schema}.credentials LIMIT 1)
+     UNION ALL (SELECT 'job_attempts', job_id, tenant_id FROM {schema}.job_attempts LIMIT 1)
 """
 
 SEEN = """
@@ -188,6 +190,7 @@ SEEN = """
      UNION ALL SELECT 'signals', id FROM {schema}.signals WHERE id = ANY ($1)
      UNION ALL SELECT 'credentials', connection_id FROM {schema}.credentials
                 WHERE connection_id = ANY ($1)
+     UNION ALL SELECT 'job_attempts', job_id FROM {schema}.job_attempts WHERE job_id = ANY ($1)
 """
 
 TAKE_ON = """

@@ -88,6 +88,11 @@ def json_text(value: Any) -> str:
     return "\n".join(lines) + ("\n… (cut)" if len(text) > LARGEST_JSON else "")
 
 
+def lines(text: str) -> str:
+    """Return text of several lines, with secrets masked and control characters escaped."""
+    return "\n".join(printable(line) for line in mask_secrets(text, LARGEST_JSON).split("\n"))
+
+
 def json_tokens(value: Any) -> Iterator[tuple[str, str]]:
     """Yield the pieces of indented JSON, each with its kind."""
     rest = ""

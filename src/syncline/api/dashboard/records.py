@@ -80,6 +80,7 @@ async def show_job(
         title="Job",
         viewer=viewer,
         job=job,
+        attempts=await dashboard.engine.jobs.attempts(job_id),
         name=(await dashboard.engine.stats.names([job.connection_id])).get(job.connection_id, ""),
         signals=counted.of(job.id, job.started_at),
         is_pending=job.status in PENDING,

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from syncline.api.auth import CanOperate, CanRead, ScopedRoute, engine_of
 from syncline.api.idempotency import answer_once
 from syncline.api.requests import IdempotencyKey, JobQuery
-from syncline.api.responses import JobOut, JobPage, problems
+from syncline.api.responses import AttemptOut, AttemptsOut, JobOut, JobPage, problems
 from syncline.api.tenant_limits import check_storage
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ScopedRoute)
@@ -37,6 +37,14 @@ async def list_jobs(
 async def get_job(request: Request, principal: CanRead, job_id: UUID) -> JobOut:
     """Return a job with its failures and its last error."""
     return JobOut.of(await engine_of(request).jobs.get(job_id, tenant_id=principal.tenant_id))
+
+
+@router.get("/{job_id}/attempts", responses=problems(404))
+async def list_attempts(request: Request, principal: CanRead, job_id: UUID) -> AttemptsOut:
+    """List the last ten failed attempts of a job, the last one first."""
+    jobs = engine_of(request).jobs
+    found = await jobs.attempts(job_id, tenant_id=principal.tenant_id)
+    return AttemptsOut(items=[AttemptOut.of(attempt) for attempt in found])
 
 
 @router.post(

@@ -26,7 +26,7 @@ from syncline.cli.progress import progress
 from syncline.cli.session import Session, perform, session_of
 from syncline.cli.views.rows import show_job
 from syncline.connection_name import ConnectionName
-from syncline.model import Job, JobFilter, JobStatus, JobType
+from syncline.model import Attempt, Job, JobFilter, JobStatus, JobType
 from syncline.text import error_text
 
 if TYPE_CHECKING:
@@ -113,14 +113,14 @@ def _row(job: Job, names: Mapping[UUID, ConnectionName]) -> tuple[Any, ...]:
 
 @commands.command(epilog="Example: syncline jobs show 01993f8e-6a42-7b11-8e0c-5d2f1c9a7e34")
 def show(context: typer.Context, job: JobId, json: AsJson = False) -> None:
-    """Show a job in full."""
+    """Show a job in full, with its last failed attempts, their traces and their calls."""
 
-    async def read(engine: "Engine") -> tuple[Job, dict[UUID, ConnectionName]]:
+    async def read(engine: "Engine") -> tuple[Job, list[Attempt], dict[UUID, ConnectionName]]:
         found = await engine.jobs.get(job)
-        return found, await names_of(engine, [found])
+        return found, await engine.jobs.attempts(job), await names_of(engine, [found])
 
-    found, names = session_of(context).call(read)
-    show_job(found, json, names.get(found.connection_id))
+    found, attempts, names = session_of(context).call(read)
+    show_job(found, json, names.get(found.connection_id), attempts)
 
 
 @commands.command(epilog="Example: syncline jobs retry --provider github --yes")

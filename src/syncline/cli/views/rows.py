@@ -1,11 +1,13 @@
 """One connection, one job: as a row of a table, or field by field."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from syncline.cli.output import print_fields, print_json, record
+from syncline.cli.views.attempts import show_attempts
 from syncline.connection_name import ConnectionName
-from syncline.model import Connection, Job
+from syncline.model import Attempt, Connection, Job
 from syncline.policy.schedule import sync_of
 from syncline.text import error_text, reason_text
 
@@ -60,10 +62,17 @@ def _instant(text: Any) -> Any:
         return text
 
 
-def show_job(job: Job, as_json: bool, name: ConnectionName | None = None) -> None:
-    named = {} if name is None else {"connection": str(name)}
+def show_job(
+    job: Job,
+    as_json: bool,
+    name: ConnectionName | None = None,
+    attempts: Sequence[Attempt] | None = None,
+) -> None:
+    """Show a job, and its failed attempts if they are given."""
     if as_json:
-        print_json(record(job) | named)
+        named = {} if name is None else {"connection": str(name)}
+        failed = None if attempts is None else [record(one) for one in attempts]
+        print_json(record(job) | named | ({} if failed is None else {"failed_attempts": failed}))
         return
     print_fields(
         {
@@ -84,3 +93,5 @@ def show_job(job: Job, as_json: bool, name: ConnectionName | None = None) -> Non
             "Error": error_text(job.error) or None,
         }
     )
+    if attempts:
+        show_attempts(attempts)

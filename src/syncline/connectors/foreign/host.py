@@ -57,12 +57,17 @@ class Running:
     async def failure(self, reported: SyncError | None = None) -> SyncError | None:
         """Wait for the program; return the error that its exit code and stderr imply, or None.
 
-        `reported` is an error from the program's own messages, which takes precedence.
+        `reported` is an error from the program's own messages, which takes precedence. The last
+        lines on stderr are noted on the error: they are the trace that its attempt keeps.
         """
         code = await self.child.process.wait()
         await self.listening
-        if code == 0:
-            return reported
+        error = reported if code == 0 else self._error_of(code, reported)
+        if error is not None and self.complaints:
+            error.add_note("stderr ended with\n" + "\n".join(self.complaints))
+        return error
+
+    def _error_of(self, code: int, reported: SyncError | None) -> SyncError:
         words = "\n".join(self.complaints)
         if limit := self._exceeded(words):
             return Transient(

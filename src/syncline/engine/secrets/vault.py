@@ -2,7 +2,7 @@
 
 import json
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -77,8 +77,12 @@ def trace_without_secrets(error: BaseException, credentials: object) -> str:
         text = "".join(traceback.format_exception(error)).rstrip()
     except Exception:  # its own methods raise
         text = "".join(traceback.format_tb(error.__traceback__)) + type(error).__name__
-    mask = credentials.scrubber() if isinstance(credentials, Credentials) else mask_secrets
-    return mask(text)[-LONGEST_TRACE:]
+    return mask_for(credentials)(text, LONGEST_TEXT)[-LONGEST_TRACE:]
+
+
+def mask_for(credentials: object) -> Callable[[str, int], str]:
+    """Return the function that masks the secrets of a connection in text."""
+    return credentials.scrubber() if isinstance(credentials, Credentials) else mask_secrets
 
 
 def _message_of(error: BaseException) -> tuple[str, str]:

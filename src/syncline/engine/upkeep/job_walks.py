@@ -14,7 +14,7 @@ from uuid import UUID
 from syncline.clock import Clock, monotonic
 from syncline.engine.upkeep.batch_size import BatchSize
 from syncline.settings import Settings
-from syncline.store.data import retention
+from syncline.store.data import attempts, retention
 from syncline.store.data.retention import OldJobs, Position
 from syncline.store.pool import Pool, Transaction
 from syncline.store.stats.activity import first_id_at
@@ -125,6 +125,7 @@ class JobWalk:
         pruned = await retention.prune_jobs(tx, old)
         self.report.jobs += pruned.jobs
         self.report.empty_jobs += pruned.empty_jobs
+        await attempts.prune(tx, old.after, old.until)
         return sorted(pruned.unkept)
 
     async def _save(self, tx: Transaction, end: UUID | None, now: datetime) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.worker.runs import Run
-from syncline.http.budgets import CallBudgets
 from syncline.http.credentials import Credentials
 from syncline.model import Connection, SyncResult
 from syncline.policy.cursor import effective_cursor
@@ -23,7 +22,6 @@ from syncline.sdk.page import (
     is_nothing_new,
     read_page,
 )
-from syncline.store.queue.claims import Claim
 
 # Larger pages are checked in a thread, so that they do not block the event loop.
 MANY_SIGNALS, MANY_BYTES = 1000, 500_000
@@ -62,20 +60,11 @@ class Caller:
         return not (self.is_coroutine or self.is_stream)
 
 
-@dataclass(frozen=True, slots=True)
-class Preparation:
-    """What a connection needs for its run: its credentials, and the budgets of its calls."""
-
-    token_refresher: TokenRefresher
-    budgets: CallBudgets
-
-
 async def attempt(
-    caller: Caller, run: Run, checker: "PageChecker", preparation: Preparation
+    caller: Caller, run: Run, checker: "PageChecker", token_refresher: TokenRefresher
 ) -> Page | PageStream:
     """Call the connector; return its checked page, or its stream, or raise its error."""
-    credentials = preparation.token_refresher.open_for_run(run.claim)
-    connection = read_claimed_connection(run.claim, credentials, preparation.budgets)
+    connection = read_claimed_connection(run, token_refresher.open_for_run(run.claim))
     stored = connection.metadata.get("sync")
     cursor = effective_cursor(
         run.claim.job_type,
@@ -126,10 +115,9 @@ class PageChecker:
         return await run.threads.run(partial(read_page, result, cursor=cursor, limits=self._limits))
 
 
-def read_claimed_connection(
-    claim: Claim, credentials: Credentials | None = None, budgets: CallBudgets | None = None
-) -> Connection:
+def read_claimed_connection(run: Run, credentials: Credentials | None = None) -> Connection:
     """Return the connection as its connector sees it; bad config or metadata count as empty."""
+    claim = run.claim
     config = decode_json(claim.config, where="the connection's config")
     metadata = decode_json(claim.metadata, where="the connection's metadata")
     return _fill_connection(
@@ -141,7 +129,7 @@ def read_claimed_connection(
         config=config if isinstance(config, dict) else {},
         metadata=metadata if isinstance(metadata, dict) else {},
         credentials=credentials,
-        _budgets=budgets,
+        _run=run,
     )
 
 

@@ -10,9 +10,10 @@ from syncline.clock import monotonic, pause
 from syncline.engine.context import EngineContext
 from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.secrets.vault import trace_without_secrets, without_secrets
-from syncline.engine.worker.attempt import Caller, PageChecker, Preparation, attempt
+from syncline.engine.worker.attempt import Caller, PageChecker, attempt
 from syncline.engine.worker.claimer import ClaimedBatch, Claimer
 from syncline.engine.worker.gatekeeper import Gatekeeper
+from syncline.engine.worker.reports import keep_trace
 from syncline.engine.worker.runs import Run, Runs, safe_seconds
 from syncline.engine.worker.settle import ACTIVE
 from syncline.engine.worker.share_book import ShareBook
@@ -60,7 +61,6 @@ class Executor:
         )
         book = ShareBook(context)
         self._claimers = {slots: Claimer(context, slots, gatekeeper, book) for slots in self.slots}
-        self._preparation = Preparation(token_refresher, self._calls)
         self._checker = PageChecker(self._settings.page_limits)
         self._streams = Streams(context, runs, self._checker)
         self._safe_seconds = safe_seconds(self._settings.lease_seconds)
@@ -166,11 +166,14 @@ class Executor:
         ending: Ending
         try:
             ending = await (self._attempt_traced if self._is_traced else self._attempt)(run)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             # If the run has no ending yet, this process did not cancel it.
             ending = Raised(ContractError("the connector cancelled itself"))
+            if run.ending is None or isinstance(run.ending, Raised):
+                keep_trace(run, error)  # it took too long, and this is where it was
         except BaseException as error:
             self._log_unexpected(error, run.claim)
+            keep_trace(run, error)
             ending = Raised(without_secrets(error, run.claim.credentials))
         self._count_calls(run, ending)
         if run.end(ending):  # else it was told to stop, and is settled once it has stopped
@@ -189,7 +192,7 @@ class Executor:
         if monotonic() - run.lease_confirmed >= self._safe_seconds:
             return Interrupted()  # the claim's answer came late: another worker may have the job
         caller = self._callers[run.claim.provider_slug]
-        result = await attempt(caller, run, self._checker, self._preparation)
+        result = await attempt(caller, run, self._checker, self._token_refresher)
         return result if isinstance(result, Page) else await self._streams.follow(run, result)
 
     def _count_calls(self, run: Run, ending: Ending) -> None:

@@ -10,6 +10,8 @@ from syncline.clock import monotonic
 from syncline.engine.worker.settle_queue import SettleQueue
 from syncline.engine.worker.slots import Slots
 from syncline.engine.worker.threads import Threads
+from syncline.http.budgets import CallBudgets
+from syncline.http.calls import CallLog
 from syncline.policy.outcome import Ending, Interrupted, Raised
 from syncline.sdk.page import NOTHING_NEW, Page
 from syncline.store.queue.claims import POISON_LAPSES, Claim
@@ -49,6 +51,9 @@ class Run:
     committed_pages = 0  # of a stream
     largest_page = 0  # of a stream, in bytes of payloads
     was_blocked = False  # by another transaction's lock, when it was to be settled
+    trace: str | None = None  # of its error, for people
+    stored_signals = 0  # of a stream
+    _calls: CallLog | None = None
     _threads: Threads | None = None
 
     def __init__(self, claim: Claim, lease_confirmed: float, runs: "Runs") -> None:
@@ -62,6 +67,22 @@ class Run:
         if self._threads is None:
             self._threads = Threads(on_idle=partial(self._runs.free, self))
         return self._threads
+
+    @property
+    def call_log(self) -> CallLog:
+        """Where the calls of this run are noted; most runs make none."""
+        if self._calls is None:
+            self._calls = CallLog()
+        return self._calls
+
+    @property
+    def call_count(self) -> int:
+        return 0 if self._calls is None else self._calls.count
+
+    @property
+    def budgets(self) -> CallBudgets:
+        """The budgets that its calls count in."""
+        return self._runs.budgets
 
     @property
     def is_alive(self) -> bool:
@@ -87,8 +108,10 @@ class Run:
         self.was_blocked = True
         self._runs.look_for_room(self)
 
-    def record_page(self, progress: Progress, cursor: str | None) -> None:
+    def record_page(self, progress: Progress, page: Page) -> None:
         """Record a committed page, and its cursor if it has one."""
+        cursor = page.next_cursor
+        self.stored_signals += page.signal_count
         self.committed_pages = progress.committed_pages
         self.claim.attempts, self.claim.lapses = progress.attempts, progress.lapses
         if cursor is not None:
@@ -107,11 +130,16 @@ class Runs:
     """
 
     def __init__(
-        self, settle_queue: SettleQueue, claim_now: asyncio.Event, renew_now: asyncio.Event
+        self,
+        settle_queue: SettleQueue,
+        claim_now: asyncio.Event,
+        renew_now: asyncio.Event,
+        budgets: CallBudgets | None = None,
     ) -> None:
         self.settle_queue = settle_queue
         self._claim_now = claim_now
         self._renew_now = renew_now
+        self.budgets = budgets or CallBudgets()
         self._runs: dict[UUID, Run] = {}
         self._unsettled = 0
         self.poison_jobs = 0

@@ -24,7 +24,8 @@ from syncline.policy.outcome import (
 )
 from syncline.sdk.page import NOTHING_NEW, Page
 from syncline.settings import ExecutorSettings
-from syncline.store.data import connections, signals
+from syncline.store.data import attempts, connections, signals
+from syncline.store.data.attempts import AttemptReport, FailedAttempt
 from syncline.store.data.connections import Progress
 from syncline.store.errors import WriteLost, expect, is_passing, is_timeout, lies_in_rows
 from syncline.store.pool import COMMAND_TIMEOUT_SECONDS, Transaction
@@ -45,6 +46,7 @@ class Settlement:
 
     claim: Claim
     ending: Ending
+    report: AttemptReport | None = None  # of the process that ran it, if it failed
     outcome: Outcome | None = None
     connection_is_active: bool = False
     rerun: RerunRequest | None = None
@@ -171,6 +173,7 @@ class Settler:
         )
         for one in ours:
             one.cursor_was_moved = one.claim.connection_id in moved
+        await _keep_attempts(tx, ours, now)
         await _move_connections(tx, ours, now)
         await _queue_follow_ups(tx, ours, now)
 
@@ -248,6 +251,17 @@ def closed_job(one: Settlement, now: datetime) -> Closing:
     if closing.status != JobStatus.QUEUED:
         closing.finished_at = now
     return closing
+
+
+async def _keep_attempts(tx: Transaction, ours: Sequence[Settlement], now: datetime) -> None:
+    """Keep what is known of the attempts that failed."""
+    failed = [
+        FailedAttempt(new_id(), one.claim, one.outcome.error, one.report or attempts.UNKNOWN)
+        for one in ours
+        if isinstance(one.outcome, Retry | Failed)
+    ]
+    if failed:
+        await attempts.keep(tx, failed, now=now)
 
 
 async def _move_connections(tx: Transaction, ours: Sequence[Settlement], now: datetime) -> None:

@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from syncline.clock import monotonic, pause
+from syncline.engine.worker.reports import report_of
 from syncline.engine.worker.settle import Settlement, Settler, SettleRetry, describe_refusal
 from syncline.errors import ContractError
-from syncline.policy.outcome import (
-    Cancelled,
-    Ending,
-    Failed,
-    Raised,
-    Released,
-    Retry,
-    Succeeded,
-)
+from syncline.policy.outcome import Cancelled, Ending, Failed, Raised, Released, Retry, Succeeded
 from syncline.sdk.page import NOTHING_NEW, Page
 from syncline.store.errors import is_held, is_timeout, lies_in_rows
 from syncline.store.queue.claims import Claim
@@ -240,7 +233,9 @@ class SettleQueue:
         """Return the runs that are over; the others wait in another part of the queue."""
         retry = SettleRetry(self._lease_seconds)
         while not self._has_given_up:
-            settlements = [Settlement(run.claim, run.ending) for run in group if run.ending]
+            settlements = [
+                Settlement(run.claim, run.ending, report_of(run)) for run in group if run.ending
+            ]
             try:
                 with self._telemetry.settle(len(group)):
                     await self._settler.settle(settlements, lock_jobs=lock_jobs)

@@ -117,7 +117,7 @@ class Streams:
             else:
                 if isinstance(commit, Committed):
                     run.lease_confirmed = asked
-                    run.record_page(commit.progress, page.next_cursor)
+                    run.record_page(commit.progress, page)
                 return commit
             is_repeated = True
             await pause(wait)

@@ -49,7 +49,7 @@ class Worker:
         self.settle_queue = SettleQueue(
             self.settler, context.telemetry, lease_seconds, observer=self.gatekeeper
         )
-        self.runs = Runs(self.settle_queue, self.claim_now, self._renew_now)
+        self.runs = Runs(self.settle_queue, self.claim_now, self._renew_now, calls)
         self.executor = Executor(context, connectors, token_refresher, self.runs, self.gatekeeper)
         self.keeper = LeaseKeeper(context, lease_pool, self.runs, self.claim_now)
         self.reaper = Reaper(context, self.settler, self.claim_now)

@@ -76,6 +76,7 @@ NEEDED = {
     "schema_migrations": ("SELECT",),
     "connections": EVERYTHING,
     "sync_jobs": EVERYTHING,
+    "job_attempts": ("SELECT", "INSERT", "DELETE"),
     "signals": ("SELECT", "INSERT", "column UPDATE", "DELETE"),
     "credentials": EVERYTHING,
     "gates": EVERYTHING,
