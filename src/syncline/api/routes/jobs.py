@@ -39,7 +39,7 @@ async def get_job(request: Request, principal: CanRead, job_id: UUID) -> JobOut:
     return JobOut.of(await engine_of(request).jobs.get(job_id, tenant_id=principal.tenant_id))
 
 
-@router.get("/{job_id}/attempts", responses=problems(404))
+@router.get("/{job_id}/attempts", responses=problems(404), operation_id="jobs.attempts")
 async def list_attempts(request: Request, principal: CanRead, job_id: UUID) -> AttemptsOut:
     """List the last ten failed attempts of a job, the last one first."""
     jobs = engine_of(request).jobs
