@@ -18,7 +18,27 @@ function keepState(old, fresh) {
   fresh.querySelectorAll("details").forEach((details, place) => { details.open = opened[place] ?? false; });
 }
 
+// Times stand in UTC. With a script they are local, and UTC on hover.
+function localize(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const local = localTime(new Date(time.dateTime));
+    if (time.dataset.at === undefined) time.title = `${local} here, ${time.title}`;
+    else time.textContent = time.dataset.at === "short" ? local.slice(5, 16) : local;
+  }
+  const zone = root.getElementById("zone");
+  if (zone) zone.textContent = `your time zone, ${Intl.DateTimeFormat().resolvedOptions().timeZone}; UTC on hover`;
+}
+
+function localTime(at) {
+  const two = (number) => String(number).padStart(2, "0");
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+localize(document);
+
 function replace(fresh) {
+  localize(fresh);
   for (const part of document.querySelectorAll("[data-live]")) {
     const other = fresh.getElementById(part.id);
     if (!other || part.outerHTML === other.outerHTML || isBusy(part)) continue;

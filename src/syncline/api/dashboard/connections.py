@@ -85,6 +85,7 @@ async def list_connections(
         next_page=_link(wanted, after=found.next_page) if found.next_page else None,
         is_first=not query.after,
         here=_link(wanted, after=query.after),
+        first_page=_link(wanted),
         status_links=[(name, _link({**wanted, "status": name})) for name in STATUS_CHOICES],
         counts=(await dashboard.overview.get()).counts,
         tenants=await dashboard.tenants.get(),

@@ -68,8 +68,11 @@ def percent(part: int, whole: int) -> str:
 
 
 def short_id(id_: UUID) -> str:
-    """Return the end of an id; ids of the same moment differ only there."""
-    return f"…{str(id_)[-8:]}"
+    """Return the start of an id, which is its time, and its end, which tells ids of a moment apart.
+
+    The search finds ids by this form.
+    """
+    return f"{str(id_)[:8]}…{str(id_)[-4:]}"
 
 
 def spaced(word: str) -> str:

@@ -139,7 +139,7 @@ def _drawing(
         return ", ".join(shown) or "none"
 
     entries = [
-        Entry(f"{moment(point.at)}: {told(value)}", value)
+        Entry(f"{moment(point.at)} UTC: {told(value)}", value)
         for point, value in zip(points, values, strict=True)
     ]
     drawn = stack(entries)
@@ -161,7 +161,7 @@ def _times(
 
     entries = [
         Entry(
-            f"{moment(point.at)}: {told(half, most)}",
+            f"{moment(point.at)} UTC: {told(half, most)}",
             {"good": 1000 * (half or 0), "open": 1000 * ((most or 0) - (half or 0))},
         )
         for point, (half, most) in zip(points, values, strict=True)

@@ -1,19 +1,31 @@
 """The pages about jobs and signals: the lists, one job, one signal with its payload."""
 
-from typing import Annotated
-from urllib.parse import urlencode
+from datetime import datetime
+from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from syncline.api.dashboard.filters import link, read_duration, read_time
 from syncline.api.dashboard.renderer import CurrentDashboard, PageRoute
 from syncline.api.login import ViewingOperator
-from syncline.model import PENDING, JobStatus, JobType
+from syncline.model import PENDING, JobOrder, JobStatus, JobType, QueueState
+from syncline.services.jobs import JobFilterFields
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 ROWS = 50
-STATUSES = [status for status in JobStatus if status != JobStatus.COMPLETED]
+STATUSES = [
+    *(JobStatus.QUEUED, *QueueState, JobStatus.RUNNING),
+    *(JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED),
+]
+DETAILED = ("error", "from", "to", "min", "max", "order")
+VIEWS: tuple[tuple[str, dict[str, str | None]], ...] = (
+    ("Failed in the last hour", {"status": "failed", "from": "1h"}),
+    ("Slowest of the last day", {"order": "slowest", "from": "24h"}),
+    ("Longer than a minute", {"min": "1min"}),
+    ("Rate limited", {"status": "backoff", "error": "RateLimited"}),
+)
 Text = Annotated[str, Field(max_length=300)]
 Token = Annotated[str, Field(max_length=4096)]
 
@@ -25,6 +37,13 @@ class JobsQuery(BaseModel):
     provider: Text = ""
     status: Text = ""
     type: Text = ""
+    error: Text = ""
+    by: Literal["", "started"] = ""  # when it finished, unless it says otherwise
+    since: Text = Field("", alias="from")
+    until: Text = Field("", alias="to")
+    min: Text = ""
+    max: Text = ""
+    order: Literal["", "slowest"] = ""
     connection: UUID | None = None
     after: Token = ""
 
@@ -36,14 +55,12 @@ async def list_jobs(
     dashboard: CurrentDashboard,
     query: Annotated[JobsQuery, Query()],
 ) -> Response:
-    """Return the list of jobs, newest first."""
+    """Return the list of jobs, newest first or slowest first."""
+    now = await dashboard.engine.stats.now()
     wanted = _wanted(query)
     found = await dashboard.engine.jobs.list(
-        tenant_id=query.tenant.strip() or None,
-        connection_id=query.connection,
-        provider_slug=query.provider or None,
-        status=query.status or None,
-        job_type=query.type or None,
+        **_job_filter(query, now),
+        order=query.order or JobOrder.NEWEST,
         after=query.after or None,
         limit=ROWS,
     )
@@ -55,16 +72,37 @@ async def list_jobs(
         wanted=wanted,
         jobs=found,
         names=await dashboard.engine.stats.names(job.connection_id for job in found),
-        next_page=_link("/jobs", wanted, found.next_page) if found.next_page else None,
+        first_page=link("/jobs", wanted),
+        next_page=link("/jobs", wanted, after=found.next_page) if found.next_page else None,
         is_first=not query.after,
         status_links=[
-            (name, _link("/jobs", {**wanted, "status": name})) for name in ("", *STATUSES)
+            (name, link("/jobs", {**wanted, "status": name})) for name in ("", *STATUSES)
         ],
+        views=[(title, link("/jobs", view)) for title, view in VIEWS],
+        is_detailed=any(wanted[name] for name in DETAILED),
         types=list(JobType),
         tenants=await dashboard.tenants.get(),
         providers=await dashboard.known_providers(),
-        now=await dashboard.engine.stats.now(),
+        now=now,
     )
+
+
+def _job_filter(query: JobsQuery, now: datetime) -> JobFilterFields:
+    after, before = read_time("from", query.since, now), read_time("to", query.until, now)
+    times: JobFilterFields = {"finished_after": after, "finished_before": before}
+    if query.by == "started":
+        times = {"started_after": after, "started_before": before}
+    return {
+        "tenant_id": query.tenant.strip() or None,
+        "connection_id": query.connection,
+        "provider_slug": query.provider or None,
+        "status": query.status or None,
+        "job_type": query.type or None,
+        "error_class": query.error.strip() or None,
+        "min_duration": read_duration("min", query.min),
+        "max_duration": read_duration("max", query.max),
+        **times,
+    }
 
 
 @router.get("/jobs/{job_id}")
@@ -129,8 +167,10 @@ async def list_signals(
         signals=found,
         shown=shown,
         names=await dashboard.engine.stats.names(signal.connection_id for signal in listed),
-        show_link=_link("/signals", {**wanted, "after": query.after}),
-        next_page=_link("/signals", wanted, found.next_page) if found.next_page else None,
+        show_link=link("/signals", wanted, after=query.after, show="_").removesuffix("_"),
+        close_link=link("/signals", wanted, after=query.after),
+        first_page=link("/signals", wanted),
+        next_page=link("/signals", wanted, after=found.next_page) if found.next_page else None,
         is_first=not query.after,
         tenants=await dashboard.tenants.get(),
         providers=await dashboard.known_providers(),
@@ -140,10 +180,5 @@ async def list_signals(
 
 def _wanted(query: JobsQuery | SignalsQuery) -> dict[str, str]:
     """Return the filters as text; an empty one means any."""
-    filters = query.model_dump(exclude={"after", "show"})
+    filters = query.model_dump(exclude={"after", "show"}, exclude_defaults=False, by_alias=True)
     return {name: str(value or "") for name, value in filters.items()}
-
-
-def _link(path: str, wanted: dict[str, str], after: str | None = None) -> str:
-    chosen = {name: value for name, value in {**wanted, "after": after}.items() if value}
-    return f"{path}?{urlencode(chosen)}"
