@@ -63,6 +63,12 @@ SCOPES = {
     ("GET", "/v1/keys"): Scope.ADMIN,
     ("POST", "/v1/keys"): Scope.ADMIN,
     ("DELETE", "/v1/keys/{key_id}"): Scope.ADMIN,
+    ("GET", "/connections/new"): Scope.ADMIN,
+    ("POST", "/connections/new"): Scope.ADMIN,
+    ("GET", "/connections/{connection_id}/edit"): Scope.OPERATE,
+    ("POST", "/connections/{connection_id}/edit"): Scope.OPERATE,
+    ("GET", "/connections/{connection_id}/reconnect"): Scope.ADMIN,
+    ("POST", "/connections/{connection_id}/reconnect"): Scope.ADMIN,
     ("POST", "/connections/bulk"): Scope.OPERATE,
     ("POST", "/connections/{connection_id}/interval"): Scope.OPERATE,
     ("POST", "/connections/{connection_id}/{action}"): Scope.OPERATE,
@@ -123,7 +129,7 @@ async def test_a_key_with_a_lower_scope_is_refused_by_every_route(world: World) 
                     assert f"scope {needs_of(route).scope}" in answer.text
                     refused += 1
 
-    assert refused == 22 + 12  # with the scope read, and with operate
+    assert refused == 28 + 16  # with the scope read, and with operate
 
 
 async def test_a_key_with_its_scope_is_let_through(world: World) -> None:

@@ -47,6 +47,11 @@ ActingOperator = Annotated[
 ]
 """The operator who submits a form of such a page."""
 
+AdministeringOperator = Annotated[
+    Principal, Depends(Needs(Scope.ADMIN, is_for_operators=True, identify=identify_viewer))
+]
+"""The operator who may add connections, and change what they sign in with."""
+
 
 def install(app: FastAPI) -> None:
     """Add the login form, and the routes that sign in and out."""

@@ -63,7 +63,12 @@ ACTIONS: dict[str, tuple[Act, Done]] = {
     "resume": (_resume, Done("resumed", "is active again", "are active again")),
 }
 INTERVAL_CHANGED = Done("changed", "has a new interval", "have a new interval")
-BY_NAME = {done.name: done for done in (INTERVAL_CHANGED, *(done for _, done in ACTIONS.values()))}
+ADDED = Done("added", "was added. The next tick schedules it", "were added")
+ADDED_AND_SYNCED = Done("syncing", "was added, and is queued to sync now", "were added")
+EDITED = Done("edited", "was saved", "were saved")
+RECONNECTED = Done("reconnected", "has new credentials", "have new credentials")
+FORMS = (INTERVAL_CHANGED, ADDED, ADDED_AND_SYNCED, EDITED, RECONNECTED)
+BY_NAME = {done.name: done for done in (*FORMS, *(done for _, done in ACTIONS.values()))}
 
 
 def done_sentence(request: Request) -> str:
