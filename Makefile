@@ -15,7 +15,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
           --no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser screenshots integration check security format lock clean bench bench-quick simulate mutations faults faults-quick fairness fairness-quick
+.PHONY: help demo test browser screenshots integration check security format lock clean bench bench-quick simulate mutations faults faults-quick fairness fairness-quick fleet
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -77,6 +77,9 @@ fairness: $(VENV)/.dev  ## Prove politeness and fairness with real processes (un
 
 fairness-quick: $(VENV)/.dev  ## The same in a short form (under 1 minute)
 	@$(BIN)/python -m fairness --quick --seed $(SEED) --output build/fairness-quick
+
+fleet: $(VENV)/.dev  ## Show 200,000 connections in trouble, and time every page (5 minutes)
+	@$(BIN)/python -m fleet --output build/fleet
 
 lock: $(VENV)/.dev  ## Resolve the dependencies again (hashes, no addresses)
 	@$(BIN)/pip install --quiet uv

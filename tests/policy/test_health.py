@@ -95,6 +95,23 @@ def test_limited_since_names_the_first_of_the_latest_times_with_a_refusal() -> N
     assert (recent.limited_since, recent.failing_since) == (NOW - minutes(4), None)
 
 
+def health_of(*seen: Figures) -> Health:
+    return judge_health(WELL, judge_recent(seen, [], NOW)["github"], None, NOW)
+
+
+def test_a_provider_goes_on_limiting_us_between_two_limits() -> None:
+    """Its gate is open for moments: the page must not say that all is well in each of them."""
+    assert health_of(limited(1, good=100, refused=3)) == Health.RATE_LIMITED
+    assert health_of(limited(1, good=100, refused=2)) == Health.OK  # one connection's own limit
+    assert health_of(limited(1, good=1000, refused=3)) == Health.OK
+    assert health_of(limited(2, good=100, refused=30)) == Health.OK  # it is over
+
+
+def test_since_when_a_long_limit_holds_is_known_although_nobody_tries() -> None:
+    seen = [limited(40), *(limited(ago, refused=0) for ago in range(1, 10))]
+    assert judge_recent(seen, [], NOW)["github"].limited_since == NOW - minutes(40)
+
+
 def test_a_minute_that_has_just_begun_does_not_change_since_when() -> None:
     seen = [limited(0, refused=0), limited(1), limited(2)]
     assert judge_recent(seen, [], NOW)["github"].limited_since == NOW - minutes(2)

@@ -163,10 +163,7 @@ async def test_all_four_name_what_is_down_what_limits_and_who_floods(
         " 3 connections of 3 tenants wait."
     )
     started = (now - MINUTE).replace(second=0, microsecond=0)
-    limited = (
-        f"mail: limits us since {rfc3339(started)}; mostly RateLimited;"
-        " 3 connections of 2 tenants wait."
-    )
+    limited = f"mail: limits us since {rfc3339(started)}; 3 connections of 2 tenants wait."
     flood = (
         f"flood: asks for more than its share since {rfc3339(now - MINUTE)};"
         " 41,000 jobs of it are due; 8 other tenants have jobs due and come first."
@@ -362,6 +359,64 @@ async def test_a_count_that_is_not_exact_says_so(world: World, client: httpx2.As
     assert provider["inexact"] == {"connections": "estimate"}
     assert "≈ 20,001 connections: ≈ 20,001 active" in await show_status(world)
     assert (await status_json(world))["inexact"] == {"summary.connections.active": "estimate"}
+
+
+async def test_an_estimate_that_is_read_again_does_not_jump(world: World) -> None:
+    """A sample is of the same rows each time, so the numbers change only as the rows do."""
+    await world.sql(
+        "INSERT INTO {schema}.connections (tenant_id, provider_slug, external_id, status)"
+        " SELECT 'acme', 'mail-' || (hashint4(n) & 7) % 3, n::text,"
+        "        CASE WHEN (hashint4(n) & 255) < 9 THEN 'error' ELSE 'active' END"
+        "   FROM generate_series(1, 60000) n"
+    )
+    await world.sql("ANALYZE {schema}.connections")
+
+    async def read() -> tuple[list[dict[str, int]], list[int]]:
+        found = await world.engine.stats.providers()
+        fresh = await world.engine.stats.freshness()
+        assert (found.kind, fresh.is_sample) == ("estimate", True)
+        return [dict(one.connections) for one in found.items], [b.count for b in fresh.bands]
+
+    first = await read()
+    assert [await read() for _ in range(3)] == [first] * 3
+    await world.sql(
+        "INSERT INTO {schema}.connections (tenant_id, provider_slug, external_id)"
+        " SELECT 'birch', 'mail-0', n::text FROM generate_series(1, 100) n"
+    )
+    before, after = (
+        sum(map(sum, (one.values() for one in found[0]))) for found in (first, await read())
+    )
+    assert abs(after - before) <= 0.02 * before
+
+
+async def test_an_exact_count_becomes_an_estimate_without_a_jump(world: World) -> None:
+    """Around the bound, at which counting ends, the next refresh says nearly the same."""
+    add = (
+        "INSERT INTO {schema}.connections (tenant_id, provider_slug, external_id)"
+        " SELECT 'acme', 'github', n::text FROM generate_series($1::int, $2::int) n"
+    )
+    await world.sql(add, 1, 19_990)
+    await world.sql("ANALYZE {schema}.connections")
+    seen = [(await world.engine.stats.overview()).counts.connections]
+    await world.sql(add, 19_991, 20_100)  # the planner does not know of them yet
+    seen.append((await world.engine.stats.overview()).counts.connections)
+    await world.sql("ANALYZE {schema}.connections")
+    seen.append((await world.engine.stats.overview()).counts.connections)
+
+    assert seen == [Figure(19_990), Figure(20_000, "at_least"), Figure(20_100, "estimate")]
+
+
+async def test_only_the_largest_floods_are_listed(world: World) -> None:
+    until = world.clock() + MINUTE
+    await world.sql(
+        "INSERT INTO {schema}.tenant_shares (tenant_id, heavy_since, heavy_until, heavy_due)"
+        " SELECT 'flood-' || n, $1, $1, n FROM generate_series(1, 9) n",
+        until,
+    )
+    shown = await show_status(world)
+    assert "Tenant flood-9: " in shown
+    assert "flood-4" not in shown
+    assert "4 more: syncline tenants list" in shown
 
 
 async def test_failures_from_before_empty_runs_are_kept_do_not_count(world: World) -> None:

@@ -9,7 +9,11 @@ from enum import StrEnum
 from syncline.policy.figures import SUCCEEDED, Figures, Span, Tally, sum_by_provider, sum_by_time
 from syncline.policy.gates import Gate
 
-RATE_LIMITED_SHARE = 50  # rate_limited once 1 in 50 connections waits at the provider's request
+# rate_limited once 1 in 50 connections waits at the provider's request, or 1 in 50 attempts of the
+# last minutes met a limit: between two limits a provider's gate is open for moments only.
+RATE_LIMITED_SHARE = 50
+LIMITED_WITHIN = timedelta(minutes=2)
+LIMITED_ATTEMPTS = 3  # fewer may be one connection's own limit
 RATE_LIMITED = "RateLimited"  # the class of the error
 FAILING_SHARE = 0.5
 ENOUGH_ATTEMPTS = 5  # fewer say little: then a longer time counts
@@ -36,6 +40,7 @@ class Recent:
     outcomes: Mapping[str, int] = field(default_factory=dict)
     failing_since: datetime | None = None
     limited_since: datetime | None = None
+    limited_share: float = 0.0  # of the attempts of the last two minutes
 
     @property
     def attempts(self) -> int:
@@ -76,7 +81,8 @@ def judge_health(
     if gate is not None and gate.opened_at is not None:
         return Health.DOWN
     is_closed = gate is not None and gate.is_closed(now)
-    if is_closed or counts.rate_limited * RATE_LIMITED_SHARE >= max(counts.connections, 1):
+    is_waiting = counts.rate_limited * RATE_LIMITED_SHARE >= max(counts.connections, 1)
+    if is_closed or is_waiting or recent.limited_share * RATE_LIMITED_SHARE >= 1:
         return Health.RATE_LIMITED
     return Health.FAILING if _is_failing(recent.attempts, recent.failures) else Health.OK
 
@@ -110,9 +116,12 @@ def _judge_one(minutes: Sequence[Figures], hours: Sequence[Figures], now: dateti
     outcomes, failing_since, limited_since = dict(tally.outcomes), None, None
     if _is_bad(tally):
         failing_since = _since(minutes, hours, _is_bad)
-    if _is_limited(tally):
+    if _is_limited(tally) or _is_limited(_sum(minutes)):  # who was told to wait long tries seldom
         limited_since = _since(minutes, hours, _is_limited)
-    return Recent(within, outcomes, failing_since, limited_since)
+    newest = _sum(one for one in minutes if one.starts_at > now - LIMITED_WITHIN)
+    refused = newest.outcomes[RATE_LIMITED]
+    limited_share = refused / newest.attempts if refused >= LIMITED_ATTEMPTS else 0.0
+    return Recent(within, outcomes, failing_since, limited_since, limited_share)
 
 
 def _is_bad(tally: Tally) -> bool:

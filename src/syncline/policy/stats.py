@@ -24,6 +24,7 @@ TOLD = {
     Health.DOWN: "does not answer",
     Health.RATE_LIMITED: "limits us",
 }
+FLOODS_SHOWN = 5  # of each list; they are sorted by jobs due
 UNWELL = {Health.FAILING, Health.RATE_LIMITED, Health.DOWN, Health.PAUSED}
 
 
@@ -138,7 +139,7 @@ def provider_trouble(one: ProviderStats) -> str:
     recent, since = one.recent, troubled_since(one)
     told = TOLD.get(one.health) or f"{recent.failing_share:.0%} of its attempts fail"
     parts = [told + _since(since)]
-    if recent.commonest_error is not None and one.health is not Health.PAUSED:
+    if recent.commonest_error is not None and one.health in (Health.DOWN, Health.FAILING):
         parts.append(f"mostly {recent.commonest_error}")
     if one.affected is not None:
         least = "at least " if one.affected.is_bounded else ""

@@ -21,7 +21,14 @@ from syncline.app import Engine
 from syncline.clock import monotonic
 from syncline.policy.figures import PERIODS
 from syncline.policy.freshness import Freshness
-from syncline.policy.stats import History, Overview, Providers, flood_trouble, provider_trouble
+from syncline.policy.stats import (
+    FLOODS_SHOWN,
+    History,
+    Overview,
+    Providers,
+    flood_trouble,
+    provider_trouble,
+)
 
 T = TypeVar("T")
 OVERVIEW_CACHED_SECONDS = 1.5
@@ -125,6 +132,7 @@ def _environment() -> Environment:
                 environment.globals[name] = vars(module)[name]
     environment.globals |= {"navigation": NAVIGATION, "version": version("syncline")}
     environment.globals |= {"provider_trouble": provider_trouble, "flood_trouble": flood_trouble}
+    environment.globals["floods_shown"] = FLOODS_SHOWN
     return environment
 
 

@@ -21,6 +21,7 @@ from syncline.cli.views.screen import (
 from syncline.model import Worker
 from syncline.policy.freshness import Freshness
 from syncline.policy.stats import (
+    FLOODS_SHOWN,
     Activity,
     Figure,
     Overview,
@@ -146,12 +147,14 @@ def _providers(found: Providers) -> Text:
 def _troubles(found: Providers) -> list[Text]:
     """Return a sentence about each provider that is not well, and each tenant that floods."""
     unwell = [one for one in found.items if one.is_unwell]
+    more = len(found.floods) - FLOODS_SHOWN
     return [
         *(Text(f"  {one_line(one.provider_slug)}: {provider_trouble(one)}") for one in unwell),
         *(
             Text(f"  Tenant {one_line(one.tenant_id)}: {flood_trouble(one)}")
-            for one in found.floods
+            for one in found.floods[:FLOODS_SHOWN]
         ),
+        *([Text(f"  {more:,} more: syncline tenants list")] if more > 0 else []),
     ]
 
 

@@ -8,11 +8,11 @@ READ_WHOLE = 3  # times the sample: up to here every connection is read
 RUNS_LOOKED_BACK = 20  # a connection that failed so often in a row counts as never synced
 
 SAMPLE = """
-    -- Active connections in some blocks of the table, and the last good sync of each; one that was
-    -- pruned left its time on the connection.
+    -- Active connections in some blocks of the table, always the same ones, and the last good sync
+    -- of each; one that was pruned left its time on the connection.
     SELECT c.provider_slug, greatest(c.last_succeeded_at, good.finished_at) AS last_good_at,
            c.created_at
-      FROM {schema}.connections AS c TABLESAMPLE SYSTEM ($1)
+      FROM {schema}.connections AS c TABLESAMPLE SYSTEM ($1) REPEATABLE (0)
       LEFT JOIN LATERAL (
            SELECT late.finished_at FROM (
                SELECT j.finished_at, j.status FROM {schema}.sync_jobs j

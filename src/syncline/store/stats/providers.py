@@ -16,9 +16,11 @@ FAILURES_READ = 2_000
 AFFECTED_READ = 10_000
 
 SAMPLE_CONNECTIONS = """
-    -- Connections by provider and status in some blocks of the table.
+    -- Connections by provider and status in some blocks of the table, always the same ones: an
+    -- estimate that is read again must not jump.
     SELECT provider_slug, status, count(*) AS count
-      FROM (SELECT provider_slug, status FROM {schema}.connections TABLESAMPLE SYSTEM ($1)
+      FROM (SELECT provider_slug, status
+              FROM {schema}.connections TABLESAMPLE SYSTEM ($1) REPEATABLE (0)
              LIMIT $2) AS bounded
      GROUP BY provider_slug, status
 """
