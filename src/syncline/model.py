@@ -221,6 +221,7 @@ class SignalFilter:
     connection_id: UUID | None = None
     provider_slug: str | None = None
     kind: str | None = None
+    job_id: UUID | None = None
     since: datetime | None = None
     until: datetime | None = None
 

@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import httpx2
 
 from support.http import client_of
-from support.world import World
-from syncline import Connection
+from support.world import World, at
+from syncline import Connection, Signal, SyncResult
 
 Client = httpx2.AsyncClient
 PAGES = ("/", "/connections", "/jobs", "/signals", "/providers", "/workers")
@@ -279,6 +279,20 @@ async def test_the_page_of_a_job_shows_its_failed_attempts(world: World, local: 
     assert "38 calls before the last 5 are left out" in shown
     assert "It had stored 3 signals" in shown
     assert "<b>id</b>" not in answer.text
+
+
+async def test_the_page_of_a_job_leads_to_its_signals(world: World, local: Client) -> None:
+    connection = await named(world, "one")
+    job = await world.job(connection)
+    world.script(SyncResult([Signal("mine", at("10:00"), {})], next_cursor=1))
+    await world.run_due()
+    await add_signal(world, connection, "another", {})
+
+    assert f'href="/signals?job={job}"' in (await local.get(f"/jobs/{job}")).text
+    shown = await local.get(f"/signals?job={job}")
+    assert "mine" in words(shown)
+    assert "another" not in words(shown)
+    assert f'name="job" value="{job}"' in shown.text
 
 
 async def test_signals_are_listed_and_their_payload_shown(world: World, local: Client) -> None:

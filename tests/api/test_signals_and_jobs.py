@@ -9,7 +9,7 @@ import httpx2
 
 from support.http import client_of
 from support.world import World, at
-from syncline import Permanent, Transient
+from syncline import Permanent, Signal, SyncResult, Transient
 from syncline.api.timeouts import Timeouts
 from syncline.store.listings.follow import ROWS_SCANNED
 
@@ -61,6 +61,22 @@ async def test_the_failed_attempts_of_a_job_are_listed(world: World, local: Clie
     assert "raise line" in last["trace"]
     assert (last["calls"], last["call_count"], last["signals"]) == ([], 0, 0)
     assert last["worker"]
+
+
+async def test_signals_are_found_by_their_job(world: World, local: Client) -> None:
+    job_id = await world.job(await world.connection())
+    world.script(SyncResult([Signal("mine", at("10:00"), {})], next_cursor=1))
+    await world.run_due()
+    await add_signals(world, 1)
+
+    listed = (await local.get(f"/v1/signals?job_id={job_id}")).json()["items"]
+    streamed = (await local.get(f"/v1/signals/stream?job_id={job_id}")).text
+    followed = (await local.get(f"/v1/signals/follow?job_id={job_id}")).json()["items"]
+
+    assert [one["kind"] for one in listed] == [one["kind"] for one in followed] == ["mine"]
+    assert [json.loads(line)["kind"] for line in streamed.splitlines()] == ["mine"]
+    missing = await local.get("/v1/signals?job_id=00000000-0000-0000-0000-000000000000")
+    assert missing.status_code == 404
 
 
 async def test_a_tenant_sees_its_attempts_without_traces(world: World) -> None:

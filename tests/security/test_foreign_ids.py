@@ -70,6 +70,8 @@ FORMS: dict[str, list[str]] = {
 QUERIES: dict[str, list[str]] = {
     "tenant": ["birch", "*", "acme,birch"],
     "connection": ["{connection_id}"],
+    "job_id": ["{job_id}"],
+    "job": ["{job_id}"],
     "provider": ["github"],
     "status": ["active", "failed"],
     "type": ["incremental"],

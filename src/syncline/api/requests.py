@@ -81,6 +81,7 @@ class SignalFilters(Strict):
     connection: UUID | None = None
     provider: Text | None = None
     kind: Text | None = None
+    job_id: UUID | None = Field(None, description="Only what this job stored.")
 
 
 class SignalExport(SignalFilters):

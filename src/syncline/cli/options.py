@@ -110,4 +110,8 @@ OfTenant = Annotated[
 OfProvider = Annotated[
     str | None, typer.Option("--provider", metavar="PROVIDER", help="Only of this provider.")
 ]
+OfJob = Annotated[
+    UUID | None,
+    typer.Option("--job", metavar="JOB", parser=_job_id, help="Only what this job stored."),
+]
 OfKind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only of this kind.")]

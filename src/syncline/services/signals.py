@@ -1,7 +1,8 @@
 """What people do with signals: get, list and follow them."""
 
 import builtins
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TypedDict, Unpack
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from syncline.errors import NotFound
 from syncline.model import START, FollowBatch, Position, SignalFilter, StoredSignal
 from syncline.services.base import BaseService
 from syncline.services.pagination import Listing, check_limit, cut_page, read_token, write_token
-from syncline.services.validation import check_filters, check_times
+from syncline.services.validation import check_filters, check_times, get_job
 from syncline.store.listings import follow as followed
 from syncline.store.listings import signals as listed
 from syncline.store.listings.follow import FollowIds
@@ -26,6 +27,7 @@ class SignalFilterFields(TypedDict, total=False):
     connection_id: UUID | None
     provider_slug: str | None
     kind: str | None
+    job_id: UUID | None
     since: datetime | None
     until: datetime | None
 
@@ -56,8 +58,9 @@ class Signals(BaseService):
         place = read_token(after, order, datetime)
 
         async def read(tx: Transaction) -> builtins.list[StoredSignal]:
+            of_job = await _within_job(tx, wanted)
             return await listed.read_page(
-                tx, wanted, newest_first=newest_first, after=place, limit=limit + 1
+                tx, of_job, newest_first=newest_first, after=place, limit=limit + 1
             )
 
         found = await self._pool.reading(read)
@@ -91,6 +94,26 @@ class Signals(BaseService):
         found = await self._pool.own.reading(find)
         signals = await self._pool.reading(read) if found.ids else []
         return FollowBatch(signals, found.position, found.is_caught_up, found.server_changed)
+
+
+async def _within_job(tx: Transaction, wanted: SignalFilter) -> SignalFilter:
+    """Return the filter with the connection and the times of its job, by which signals are found.
+
+    No index leads from a job to its signals: every signal would have to maintain it.
+    """
+    if wanted.job_id is None:
+        return wanted
+    job = await get_job(tx, wanted.job_id, wanted.tenant_id)
+    if wanted.connection_id not in (None, job.connection_id):
+        return replace(wanted, since=job.created_at, until=job.created_at)  # nothing matches both
+    began = min(job.created_at, job.started_at or job.created_at)
+    since = max(began, wanted.since or began)
+    if job.finished_at is None:
+        return replace(wanted, connection_id=job.connection_id, since=since)
+    # Its last signals were stored in the transaction that finished it.
+    ended = max(job.updated_at, job.finished_at) + timedelta(microseconds=1)
+    until = min(ended, wanted.until or ended)
+    return replace(wanted, connection_id=job.connection_id, since=since, until=until)
 
 
 def _check_filter(wanted: SignalFilter) -> None:

@@ -134,6 +134,7 @@ class SignalsQuery(BaseModel):
     provider: Text = ""
     kind: Text = ""
     connection: UUID | None = None
+    job: UUID | None = None
     after: Token = ""
     show: UUID | None = None
 
@@ -152,6 +153,7 @@ async def list_signals(
         connection_id=query.connection,
         provider_slug=query.provider or None,
         kind=query.kind.strip() or None,
+        job_id=query.job,
         newest_first=True,
         after=query.after or None,
         limit=ROWS,

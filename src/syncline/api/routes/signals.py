@@ -33,7 +33,7 @@ STREAM: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("", responses=problems())
+@router.get("", responses=problems(404))
 async def list_signals(
     request: Request, principal: CanRead, query: Annotated[SignalQuery, Query()]
 ) -> SignalPage:
@@ -48,7 +48,7 @@ async def list_signals(
     return SignalPage(items=items, next_page=found.next_page)
 
 
-@router.get("/stream", responses={**STREAM, **problems()}, response_class=StreamingResponse)
+@router.get("/stream", responses={**STREAM, **problems(404)}, response_class=StreamingResponse)
 async def stream_signals(
     request: Request, principal: CanRead, query: Annotated[SignalExport, Query()]
 ) -> StreamingResponse:
@@ -136,6 +136,7 @@ def _fields(principal: Principal, query: SignalFilters) -> SignalFilterFields:
         "connection_id": query.connection,
         "provider_slug": query.provider,
         "kind": query.kind,
+        "job_id": query.job_id,
     }
 
 

@@ -14,7 +14,7 @@ import typer
 from syncline.cli.exports import Format, Output, Sink, open_sink
 from syncline.cli.interrupts import Interrupts, stopped_within
 from syncline.cli.named import NamedConnection, OfConnection, id_of, named, names_of
-from syncline.cli.options import After, AsJson, Limit, OfKind, OfProvider, OfTenant
+from syncline.cli.options import After, AsJson, Limit, OfJob, OfKind, OfProvider, OfTenant
 from syncline.cli.output import hint_next, plain_line, print_json, print_table, record, say
 from syncline.cli.progress import progress
 from syncline.cli.session import perform, session_of
@@ -71,16 +71,18 @@ def list_(
     provider: OfProvider = None,
     connection: OfConnection = None,
     kind: OfKind = None,
+    job: OfJob = None,
     after: After = None,
     limit: Limit = 50,
     json: AsJson = False,
 ) -> None:
     """List signals in the order they were stored."""
+    chosen = Chosen(tenant, provider, kind, job)
 
     async def read(
         engine: "Engine",
     ) -> tuple["Listing[StoredSignal]", dict[UUID, ConnectionName]]:
-        wanted = await _fields(engine, tenant, connection, provider, kind)
+        wanted = await _fields(engine, connection, chosen)
         listed = await engine.signals.list(**wanted, after=after, limit=limit)
         return listed, await names_of(engine, listed)
 
@@ -108,6 +110,7 @@ def tail(
     provider: OfProvider = None,
     connection: OfConnection = None,
     kind: OfKind = None,
+    job: OfJob = None,
     from_start: Annotated[
         bool, typer.Option("--from-start", help="Start with the signals that exist.")
     ] = False,
@@ -117,13 +120,13 @@ def tail(
 
     A signal appears once every older transaction on the server has ended.
     """
-    session = session_of(context)
+    session, chosen = session_of(context), Chosen(tenant, provider, kind, job)
 
     async def work(interrupts: Interrupts) -> None:
         from syncline.model import SignalFilter
 
         async with session.engine() as engine:
-            wanted = SignalFilter(**await _fields(engine, tenant, connection, provider, kind))
+            wanted = SignalFilter(**await _fields(engine, connection, chosen))
             await follow(engine, wanted, interrupts, from_start=from_start, json=json)
 
     with session.logs():
@@ -169,6 +172,7 @@ def export(
     provider: OfProvider = None,
     connection: OfConnection = None,
     kind: OfKind = None,
+    job: OfJob = None,
     since: Since = None,
     until: Until = None,
     format: Annotated[Format, typer.Option(help="Parquet needs pyarrow.")] = Format.NDJSON,
@@ -179,13 +183,13 @@ def export(
     The export holds everything stored before it began. It keeps no transaction open, and the file
     gets its name when it is complete.
     """
-    session = session_of(context)
+    session, chosen = session_of(context), Chosen(tenant, provider, kind, job)
     columns = [field.name for field in fields(StoredSignal)]
 
     async def work(_interrupts: Interrupts) -> int:
         async with session.engine() as engine:
             end = until or await engine.now()
-            wanted = await _fields(engine, tenant, connection, provider, kind)
+            wanted = await _fields(engine, connection, chosen)
             wanted |= {"since": since, "until": end}
             with open_sink(format, columns, output) as sink, _time_progress(end) as advance:
                 return await _export(engine, wanted, sink, advance)
@@ -239,16 +243,23 @@ class Place:
     share: float
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which signals, as the options say; None means any."""
+
+    tenant_id: str | None
+    provider_slug: str | None
+    kind: str | None
+    job_id: UUID | None
+
+
 async def _fields(
-    engine: "Engine",
-    tenant: str | None,
-    connection: NamedConnection | None,
-    provider: str | None,
-    kind: str | None,
+    engine: "Engine", connection: NamedConnection | None, chosen: Chosen
 ) -> "SignalFilterFields":
     return {
-        "tenant_id": tenant,
+        "tenant_id": chosen.tenant_id,
         "connection_id": await id_of(engine, connection),
-        "provider_slug": provider,
-        "kind": kind,
+        "provider_slug": chosen.provider_slug,
+        "kind": chosen.kind,
+        "job_id": chosen.job_id,
     }

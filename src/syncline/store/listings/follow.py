@@ -35,7 +35,8 @@ LOOK = """
     -- The next signals of a start below a transaction, and whether each is wanted.
     SELECT s.server_start, s.transaction_id::text AS written_by, s.id,
            (($6::text IS NULL OR tenant_id = $6) AND ($7::uuid IS NULL OR connection_id = $7)
-            AND ($8::text IS NULL OR provider_slug = $8) AND ($9::text IS NULL OR kind = $9))
+            AND ($8::text IS NULL OR provider_slug = $8) AND ($9::text IS NULL OR kind = $9)
+            AND ($10::uuid IS NULL OR job_id = $10))
            AS is_wanted
       FROM {schema}.signals s
      WHERE s.server_start = $1 AND (s.transaction_id, s.id) > ($2::text::xid8, $3::uuid)
@@ -164,6 +165,7 @@ async def _look(tx: Transaction, wanted: SignalFilter, stretch: Stretch, limit: 
         LOOK,
         *(stretch.server_start, str(transaction), signal_id, str(stretch.below), limit),
         *(wanted.tenant_id, wanted.connection_id, wanted.provider_slug, wanted.kind),
+        wanted.job_id,
     )
 
 

@@ -67,6 +67,7 @@ FORWARD_OF_CONNECTION = """
      WHERE connection_id = $2 AND ($1::text IS NULL OR tenant_id = $1)
        AND ($3::text IS NULL OR provider_slug = $3) AND ($4::text IS NULL OR kind = $4)
        AND received_at >= $5 AND received_at < $6 AND (received_at, id) > ($7, $8)
+       AND ($10::uuid IS NULL OR job_id = $10)
      ORDER BY received_at, id LIMIT $9
 """
 
@@ -78,6 +79,7 @@ BACKWARD_OF_CONNECTION = """
      WHERE connection_id = $2 AND ($1::text IS NULL OR tenant_id = $1)
        AND ($3::text IS NULL OR provider_slug = $3) AND ($4::text IS NULL OR kind = $4)
        AND received_at >= $5 AND received_at < $6 AND (received_at, id) < ($7, $8)
+       AND ($10::uuid IS NULL OR job_id = $10)
      ORDER BY received_at DESC, id DESC LIMIT $9
 """
 
@@ -98,8 +100,9 @@ async def read_page(
     after: Place | None,
     limit: int,
 ) -> list[StoredSignal]:
-    """Return the next signals in this direction."""
+    """Return the next signals in this direction; with a job, its connection must be named too."""
     place = after or ((LATEST, LAST_ID) if newest_first else (EARLIEST, FIRST_ID))
+    of_job = () if wanted.connection_id is None else (wanted.job_id,)
     rows = await tx.fetch(
         _statement(wanted, newest_first),
         *(wanted.tenant_id, wanted.connection_id, wanted.provider_slug, wanted.kind),
@@ -107,6 +110,7 @@ async def read_page(
         wanted.until or LATEST,
         *place,
         limit,
+        *of_job,
     )
     return [read_signal(row) for row in rows]
 
