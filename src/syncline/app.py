@@ -325,7 +325,7 @@ class Engine:
     def _build_services(self, pool: Pool) -> None:
         """Build the services that requests use too, on the pool that they may use."""
         context = self._service_context(pool)
-        self.connections = Connections(context, self._vault, self._files)
+        self.connections = Connections(context, self._vault, self._files, self.gates)
         self.jobs = Jobs(context)
         self.signals = Signals(context)
         self.workers = Workers(context)

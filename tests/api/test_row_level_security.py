@@ -44,7 +44,7 @@ WITHOUT_ROWS: tuple[str, ...] = (
     "/logout",
 )
 WITHOUT_ROWS += ("/style.css", "/icon.svg", "/theme.js", "/dashboard.js", "/v1/keys")
-WITHOUT_ROWS += ("/v1/budgets", "/v1/tenants", "/v1/caps", "/v1/providers/")
+WITHOUT_ROWS += ("/v1/budgets", "/v1/tenants", "/v1/caps", "/v1/providers/", "/v1/pauses")
 FOLLOWING = ("tail_signals", "follow_signals")
 
 

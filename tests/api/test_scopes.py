@@ -56,6 +56,8 @@ SCOPES = {
     ("GET", "/v1/tenants"): Scope.READ,
     ("PUT", "/v1/tenants"): Scope.ADMIN,
     ("GET", "/v1/caps"): Scope.READ,
+    ("GET", "/v1/pauses"): Scope.READ,
+    ("PUT", "/v1/pauses"): Scope.OPERATE,
     ("PUT", "/v1/caps"): Scope.ADMIN,
     ("GET", "/v1/budgets"): Scope.READ,
     ("PUT", "/v1/budgets/{scope}"): Scope.ADMIN,
@@ -129,7 +131,7 @@ async def test_a_key_with_a_lower_scope_is_refused_by_every_route(world: World) 
                     assert f"scope {needs_of(route).scope}" in answer.text
                     refused += 1
 
-    assert refused == 28 + 16  # with the scope read, and with operate
+    assert refused == 29 + 16  # with the scope read, and with operate
 
 
 async def test_a_key_with_its_scope_is_let_through(world: World) -> None:

@@ -59,3 +59,13 @@ def test_a_tenant_that_is_deleted_has_neither(syncline: CommandLine) -> None:
     syncline("tenants", "delete", "acme", "--yes")
 
     assert syncline.json("tenants", "list") == []
+
+
+def test_a_tenant_is_paused_and_resumed(syncline: CommandLine) -> None:
+    assert "is paused" in syncline("tenants", "pause", "acme", "--because", "unpaid").stderr
+    [acme] = syncline.json("tenants", "list")
+    assert (acme["paused_because"], acme["paused_at"] is not None) == ("unpaid", True)
+
+    assert "is resumed" in syncline("tenants", "resume", "acme").stderr
+    assert "was not paused" in syncline("tenants", "resume", "acme").stderr
+    assert syncline.json("tenants", "list") == []

@@ -12,7 +12,7 @@ from syncline.model import ConnectionStatus, Worker
 from syncline.policy.caps import Cap
 from syncline.policy.evidence import Evidence, PendingJob, Reason, StoppingJob
 from syncline.policy.explain import explain
-from syncline.policy.gates import Gate
+from syncline.policy.gates import Gate, TenantPause
 from syncline.policy.shares import TenantShare
 
 NOON = at("12:00")
@@ -129,6 +129,17 @@ CASES: dict[str, tuple[Evidence, Reason, str]] = {
         evidence(job(), gate=Gate("github", paused_at=at("11:50"), paused_because="maintenance")),
         Reason.PROVIDER_PAUSED,
         "github was paused at 2025-01-01 11:50:00Z (10 min ago) (maintenance).",
+    ),
+    "a paused tenant": (
+        evidence(tenant_pause=TenantPause("acme", at("11:50"), "until they have paid")),
+        Reason.TENANT_PAUSED,
+        "Its tenant was paused at 2025-01-01 11:50:00Z (10 min ago) (until they have paid). "
+        "`syncline tenants resume`",
+    ),
+    "a job of a paused tenant": (
+        evidence(job(), tenant_pause=TenantPause("acme", at("11:50"))),
+        Reason.TENANT_PAUSED,
+        "Its queued job stays in the queue until then.",
     ),
     "a provider that is down": (
         evidence(

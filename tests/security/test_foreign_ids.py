@@ -50,6 +50,7 @@ BODIES: dict[str, list[Any]] = {
     "retry_job": [None],
     "cancel_job": [None],
     "create_key": [{"name": "x", "tenant_id": "birch"}, {"name": "x"}],
+    "set_pause": [{"tenant_id": "birch", "paused": True}, {"provider_slug": "x", "paused": True}],
     "set_weight": [{"tenant_id": "birch", "weight": 0.01}],
     "set_cap": [{"tenant_id": "birch", "max_running": 0}],
     "revoke_key": [None],

@@ -6,7 +6,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from support.sessions import Actor, actor, claim, made_to_wait
+from support.sessions import Actor, actor, claim, due_connection, made_to_wait
 from support.world import World
 from syncline import Connection, SyncResult
 from syncline.store.errors import LostRace
@@ -134,3 +134,17 @@ async def claimed_by(claimer: Actor, world: World, *, limit: int = 10) -> list[U
 
 async def statuses(world: World, connection: Connection) -> dict[str, str]:
     return {job.job_type: job.status for job in await world.jobs(connection)}
+
+
+async def test_a_claim_that_knows_nothing_of_a_pause_starts_nothing_of_its_tenant(
+    world: World,
+) -> None:
+    """A process that was stopped since it last read the pauses claims by the statement alone."""
+    await due_connection(world, tenant="acme")
+    _, other = await due_connection(world, tenant="birch")
+    await world.engine.gates.pause_tenant("acme")
+
+    async with world.engine._pool.transaction() as tx:
+        claimed = await claim(tx, world)
+
+    assert [one.id for one in claimed] == [other]

@@ -192,6 +192,8 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
                 if parameter.kind is not parameter.VAR_KEYWORD
                 and (parameter.default is parameter.empty or parameter.name == "handle_signals")
             }
+            if prefix + name in ("connections.pause", "connections.resume"):
+                needed["connection_id"] = values["connection_id"]  # one of three that may be named
             found[prefix + name] = partial(method, **needed)
     return found
 

@@ -27,6 +27,7 @@ EMPTY = "; ".join(
         "gates",
         "caps",
         "tenant_shares",
+        "tenant_pauses",
         "budgets",
         "budget_buckets",
         "gate_reports",

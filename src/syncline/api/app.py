@@ -18,6 +18,7 @@ from syncline.api.routes import (
     credentials,
     jobs,
     keys,
+    pauses,
     shares,
     signals,
     stats,
@@ -77,7 +78,7 @@ def create_app(
     )
     problems.install(app)
     _add_probes(app, engine)
-    for part in (connections, credentials, jobs, signals, stats, keys, budgets, shares):
+    for part in (connections, credentials, jobs, signals, stats, keys, budgets, shares, pauses):
         app.include_router(part.router)
     openapi.install(app)
     login.install(app)

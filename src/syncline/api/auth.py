@@ -258,4 +258,5 @@ CanAdminister = Annotated[Principal, Depends(Needs(Scope.ADMIN))]
 """The sender, whose key may add, delete and redirect connections."""
 
 OperatorCanRead = Annotated[Principal, Depends(Needs(Scope.READ, is_for_operators=True))]
+OperatorCanOperate = Annotated[Principal, Depends(Needs(Scope.OPERATE, is_for_operators=True))]
 OperatorCanAdminister = Annotated[Principal, Depends(Needs(Scope.ADMIN, is_for_operators=True))]

@@ -162,6 +162,15 @@ class WeightBody(Strict):
     )
 
 
+class SwitchBody(Strict):
+    tenant_id: Text | None = Field(None, description="The tenant. Name it or a provider.")
+    provider_slug: Text | None = Field(None, description="The provider. Name it or a tenant.")
+    paused: bool = Field(description="Whether it is to be paused; false resumes it.")
+    reason: Annotated[str, Field(max_length=1000)] | None = Field(
+        None, description="Why, for those who wonder."
+    )
+
+
 class CapBody(Strict):
     tenant_id: Text | None = Field(None, description="The tenant. Without it, all of them.")
     provider_slug: Text | None = Field(None, description="The provider. Without it, all of them.")

@@ -354,6 +354,19 @@ class TenantOut(BaseModel):
     over_share_since: datetime | None = None
     due: int | None = Field(description="How many jobs it has due, if it is over its share.")
     caps: list[CapOut]
+    paused_at: datetime | None = Field(None, description="Since when none of its jobs start.")
+    paused_because: str | None = None
+
+
+class PauseOut(BaseModel):
+    tenant_id: str | None = None
+    provider_slug: str | None = None
+    paused_at: datetime
+    reason: str | None = None
+
+
+class PausesOut(BaseModel):
+    items: list[PauseOut]
 
 
 class TenantsOut(BaseModel):

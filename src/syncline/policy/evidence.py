@@ -9,7 +9,7 @@ from uuid import UUID
 from syncline.model import ConnectionStatus, Worker
 from syncline.policy.budgets import Shortage
 from syncline.policy.caps import Cap
-from syncline.policy.gates import Gate
+from syncline.policy.gates import Gate, TenantPause
 from syncline.policy.shares import TenantShare
 from syncline.text import rfc3339
 
@@ -30,6 +30,7 @@ class Reason(StrEnum):
     JITTER = "jitter"
     BACKOFF = "backoff"
     RATE_LIMITED = "rate_limited"
+    TENANT_PAUSED = "tenant_paused"
     PROVIDER_PAUSED = "provider_paused"
     PROVIDER_OPEN = "provider_open"
     BUDGET = "budget"
@@ -109,6 +110,7 @@ class Evidence:
     gate: Gate | None = None  # of the provider, if it is shut
     full_caps: tuple[Cap, ...] = ()  # that its jobs are under
     share: TenantShare | None = None  # if the tenant asks for more than its share
+    tenant_pause: TenantPause | None = None
     shortage: Shortage | None = None  # of a budget that has no room for its calls
 
 

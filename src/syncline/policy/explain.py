@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, assert_never
+from datetime import datetime
+from typing import assert_never
 from uuid import UUID
 
 from syncline.model import ConnectionStatus, JobStatus, Worker, WorkerStatus
@@ -15,11 +15,10 @@ from syncline.policy.evidence import (
     StoppingJob,
     describe,
 )
+from syncline.policy.gates import TenantPause
+from syncline.policy.sentences import error_line, instant_text, line_of, moment, reason_line
 from syncline.policy.status import StoredStatus, trouble_before
-from syncline.redaction import mask_secrets
 from syncline.text import span
-
-LONGEST_LINE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def explain(evidence: Evidence) -> Explanation:
 
 
 def _judge(evidence: Evidence) -> Cause:
-    line = _reason_line(evidence.status_reason)
+    line = reason_line(evidence.status_reason)
     why = f" ({line})" if line else ""
     match evidence.status:
         case ConnectionStatus.ACTIVE:
@@ -78,7 +77,7 @@ def _describe_before(evidence: Evidence) -> str:
     before = trouble_before(StoredStatus(evidence.status, evidence.status_reason))
     if before is None:
         return ""
-    line = _reason_line(before.reason)
+    line = reason_line(before.reason)
     why = f" ({line})" if line else ""
     return f" Before the pause it was in {before.status}{why}; resuming it restores that."
 
@@ -86,6 +85,8 @@ def _describe_before(evidence: Evidence) -> str:
 def _judge_active(evidence: Evidence) -> Cause:
     running = _pending(evidence, JobStatus.RUNNING)
     queued = _pending(evidence, JobStatus.QUEUED)
+    if evidence.tenant_pause is not None and not running:
+        return _judge_tenant_pause(evidence, evidence.tenant_pause, queued)
     if not queued:
         return _judge_running(evidence, running[0]) if running else _judge_unplanned(evidence)
     first = min(queued, key=lambda job: (job.due_at > evidence.now, job.due_at, job.id))
@@ -93,6 +94,19 @@ def _judge_active(evidence: Evidence) -> Cause:
     if running and (first.due_at > evidence.now or not blocking):
         return _judge_running(evidence, running[0])
     return _judge_queued(evidence, first, blocking)
+
+
+def _judge_tenant_pause(
+    evidence: Evidence, pause: TenantPause, queued: Sequence[PendingJob]
+) -> Cause:
+    why = f" ({line_of(pause.paused_because)})" if pause.paused_because else ""
+    waiting = " Its queued job stays in the queue until then." if queued else ""
+    return Cause(
+        Reason.TENANT_PAUSED,
+        f"Its tenant was paused {moment(pause.paused_at, evidence.now)}{why}.{waiting} "
+        "`syncline tenants resume` with the tenant's name lets its jobs start again.",
+        queued[0].due_at if queued else None,
+    )
 
 
 def _pending(evidence: Evidence, status: JobStatus) -> list[PendingJob]:
@@ -106,7 +120,7 @@ def _judge_running(evidence: Evidence, job: PendingJob) -> Cause:
         return Cause(
             Reason.LEASE_LAPSED,
             f"Job {job.id} was running, but its worker stopped renewing its lease, which ended "
-            f"{_moment(job.lease_expires_at, evidence.now)}. A live worker takes the job over "
+            f"{moment(job.lease_expires_at, evidence.now)}. A live worker takes the job over "
             "within seconds.",
             job.due_at,
             waits_for_job=job.id,
@@ -126,7 +140,7 @@ def _judge_unplanned(evidence: Evidence) -> Cause:
     missing = _is_scheduler_missing(evidence)
     if missing and queued_at <= now:
         last = evidence.last_tick_at
-        seen = f"the last tick was {_moment(last, now)}" if last else "none has ever ticked"
+        seen = f"the last tick was {moment(last, now)}" if last else "none has ever ticked"
         return Cause(
             Reason.NO_SCHEDULER,
             f"It is due, but no scheduler is running ({seen}): start one with `syncline run`.",
@@ -142,7 +156,7 @@ def _judge_unplanned(evidence: Evidence) -> Cause:
     return Cause(
         Reason.NOT_DUE,
         f"It is not due yet: it runs every {span(evidence.interval)} and its next slot is "
-        f"{_moment(slot, now)}. Its job is queued shortly before that."
+        f"{moment(slot, now)}. Its job is queued shortly before that."
         + (" But no scheduler is running now." if missing else ""),
         slot,
         waits_until=slot,
@@ -163,7 +177,7 @@ def _judge_queued(evidence: Evidence, job: PendingJob, blocking: Sequence[Pendin
             Reason.SINGLE_FLIGHT,
             f"Its {job.job_type} job {job.id} is due, but a connection runs one job at a time and "
             f"{other.job_type} job {other.id} has been running since "
-            f"{_instant_text(other.started_at or other.scheduled_at, now)}.",
+            f"{instant_text(other.started_at or other.scheduled_at, now)}.",
             job.due_at,
             waits_for_job=other.id,
         )
@@ -182,18 +196,18 @@ def _judge_gate(evidence: Evidence, job: PendingJob) -> Cause | None:
     if gate is None or not gate.is_shut(now):
         return None
     if gate.paused_at is not None:
-        why = f" ({_line(gate.paused_because)})" if gate.paused_because else ""
+        why = f" ({line_of(gate.paused_because)})" if gate.paused_because else ""
         reason, until = Reason.PROVIDER_PAUSED, None
         shown = (
-            f"{provider} was paused {_moment(gate.paused_at, now)}{why}. "
+            f"{provider} was paused {moment(gate.paused_at, now)}{why}. "
             f"`syncline providers resume {provider}` lets its jobs start again."
         )
     elif gate.opened_at is not None:
         reason, until = Reason.PROVIDER_OPEN, gate.probe_at
-        probe = f"The next probe comes {_moment(until, now)}." if until else ""
+        probe = f"The next probe comes {moment(until, now)}." if until else ""
         shown = (
-            f"{provider} has been taken for down since {_instant_text(gate.opened_at, now)}: "
-            f"{_line(gate.opened_because or 'its attempts failed')}. {probe} "
+            f"{provider} has been taken for down since {instant_text(gate.opened_at, now)}: "
+            f"{line_of(gate.opened_because or 'its attempts failed')}. {probe} "
             "Its jobs wait without losing attempts."
         )
     else:
@@ -201,7 +215,7 @@ def _judge_gate(evidence: Evidence, job: PendingJob) -> Cause | None:
         assert until is not None
         shown = (
             f"{provider} limits this application. All of its connections wait, and may call it "
-            f"again {_moment(until, now)}."
+            f"again {moment(until, now)}."
         )
     waits = f"Job {job.id} waits: {shown}"
     return Cause(reason, waits, job.due_at, waits_until=until, waits_for_job=job.id)
@@ -209,7 +223,7 @@ def _judge_gate(evidence: Evidence, job: PendingJob) -> Cause | None:
 
 def _judge_share(evidence: Evidence, job: PendingJob) -> Cause | None:
     """Return which cap is full, or that the tenant asks for more than its share, if so."""
-    since = f"Job {job.id} has been due since {_instant_text(job.due_at, evidence.now)}"
+    since = f"Job {job.id} has been due since {instant_text(job.due_at, evidence.now)}"
     if evidence.full_caps:
         shown = f"{since}, but no more jobs may run at once: {evidence.full_caps[0]}."
         return Cause(Reason.CAP, shown, job.due_at, waits_for_job=job.id)
@@ -239,7 +253,7 @@ def _judge_budget(evidence: Evidence, job: PendingJob) -> Cause | None:
     assert until is not None
     return Cause(
         Reason.BUDGET,
-        f"Job {job.id} waits, because {shown}. There is room {_moment(until, now)}. It has lost no "
+        f"Job {job.id} waits, because {shown}. There is room {moment(until, now)}. It has lost no "
         "attempt.",
         job.due_at,
         waits_until=until,
@@ -252,7 +266,7 @@ def _judge_stopping(evidence: Evidence, job: PendingJob, stopping: StoppingJob) 
         Reason.STOPPING,
         f"Its {job.job_type} job {job.id} is due, but job {stopping.id}, which was cancelled, may "
         "still call the provider. It starts once the worker confirms that the cancelled run has "
-        f"stopped, or {_moment(stopping.stops_by, evidence.now)}.",
+        f"stopped, or {moment(stopping.stops_by, evidence.now)}.",
         job.due_at,
         waits_until=stopping.stops_by,
         waits_for_job=stopping.id,
@@ -262,12 +276,12 @@ def _judge_stopping(evidence: Evidence, job: PendingJob, stopping: StoppingJob) 
 def _judge_backoff(evidence: Evidence, job: PendingJob, until: datetime) -> Cause:
     is_hinted = isinstance(job.error, dict) and job.error.get("hinted") is True
     failed = f"{job.attempts} time{'s' if job.attempts != 1 else ''}"
-    error = f": {line}" if (line := _error_line(job.error)) else ""
+    error = f": {line}" if (line := error_line(job.error)) else ""
     asked = "The provider asked for this pause." if is_hinted else "`sync now` ends the wait."
     return Cause(
         Reason.RATE_LIMITED if is_hinted else Reason.BACKOFF,
         f"Job {job.id} has failed {failed}{error}. It is tried again "
-        f"{_moment(until, evidence.now)}. {asked}",
+        f"{moment(until, evidence.now)}. {asked}",
         job.due_at,
         waits_until=until,
         waits_for_job=job.id,
@@ -275,11 +289,11 @@ def _judge_backoff(evidence: Evidence, job: PendingJob, until: datetime) -> Caus
 
 
 def _judge_ahead(evidence: Evidence, job: PendingJob) -> Cause:
-    now, start = evidence.now, _moment(job.scheduled_at, evidence.now)
+    now, start = evidence.now, moment(job.scheduled_at, evidence.now)
     if job.slot_at is not None and job.slot_at <= now:
         return Cause(
             Reason.JITTER,
-            f"Its slot came {_moment(job.slot_at, now)}. Job {job.id} starts {start}: jitter keeps "
+            f"Its slot came {moment(job.slot_at, now)}. Job {job.id} starts {start}: jitter keeps "
             "connections from running all at once.",
             job.due_at,
             waits_until=job.scheduled_at,
@@ -296,7 +310,7 @@ def _judge_ahead(evidence: Evidence, job: PendingJob) -> Cause:
 
 def _judge_workers(evidence: Evidence, job: PendingJob) -> Cause:
     """Return why a due job has not been claimed."""
-    since = f"Job {job.id} has been due since {_instant_text(job.due_at, evidence.now)}"
+    since = f"Job {job.id} has been due since {instant_text(job.due_at, evidence.now)}"
     alive = [
         worker
         for worker in evidence.workers
@@ -356,44 +370,8 @@ def _is_scheduler_missing(evidence: Evidence) -> bool:
 def _since_last_success(evidence: Evidence) -> list[str]:
     if evidence.last_succeeded_at is None:
         return ["None of its kept jobs has succeeded yet."]
-    return [f"Its last good sync ended {_moment(evidence.last_succeeded_at, evidence.now)}."]
+    return [f"Its last good sync ended {moment(evidence.last_succeeded_at, evidence.now)}."]
 
 
 def _complaints(evidence: Evidence) -> list[str]:
     return [f"Its metadata holds a bad value: {complaint}." for complaint in evidence.complaints]
-
-
-def _moment(instant: datetime, now: datetime) -> str:
-    """Return `at`, the instant, and how far away it is."""
-    return f"at {_instant_text(instant, now)}"
-
-
-def _instant_text(instant: datetime, now: datetime) -> str:
-    """Return the instant and how far away it is, to follow `since` or `at`."""
-    shown = instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    if instant > now:
-        return f"{shown} (in {span(instant - now)})"
-    return f"{shown} ({span(now - instant)} ago)"
-
-
-def _error_line(error: Any) -> str:
-    """Return a job's error as one line; the column may hold any JSON."""
-    if isinstance(error, dict) and "message" in error:
-        kind, message = error.get("class"), error["message"]
-        return _line(f"{kind}: {message}" if kind else str(message))
-    return "" if error is None else _line(str(error))
-
-
-def _reason_line(reason: Any) -> str:
-    """Return why a connection has its status, by whom and since when, as far as known."""
-    if not isinstance(reason, dict):
-        return "" if reason is None else _line(str(reason))
-    shown = [str(reason["why"])] if reason.get("why") else []
-    shown += [f"by {reason['by']}"] if reason.get("by") else []
-    shown += [f"since {reason['since']}"] if reason.get("since") else []
-    return _line(", ".join(shown))
-
-
-def _line(text: str) -> str:
-    line = " ".join(mask_secrets(text, 10 * LONGEST_LINE).split())
-    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"

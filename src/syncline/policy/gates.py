@@ -53,6 +53,16 @@ class Gate:
         return not is_probed and self.probe_at is not None and self.probe_at <= now
 
 
+@dataclass(frozen=True, slots=True)
+class TenantPause:
+    """A tenant whose jobs may not start; a tenant without one may."""
+
+    tenant_id: str
+    paused_at: datetime
+    paused_because: str | None = None
+    paused_by: str | None = None
+
+
 def is_for_everybody(connections: int) -> bool:
     """Return whether limits that so many connections met lately are the application's."""
     return connections >= LIMITED_CONNECTIONS

@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heapreplace
 from typing import Any
 
 from syncline.policy.caps import CapUse
+from syncline.policy.gates import TenantPause
 
 FEW = 2  # a tenant with no more jobs due asks for little, whatever its share is
 MORE_THAN_FEW = 4  # and one with no more than this asks for no more than others
@@ -52,6 +53,7 @@ class TenantLimits:
     weight: float
     flood: Flood | None  # if it asks for more than its share now
     caps: tuple[CapUse, ...]
+    pause: TenantPause | None = None
 
     @property
     def shown_caps(self) -> str:
@@ -69,6 +71,8 @@ class TenantLimits:
             "over_share_since": self.flood.since if self.flood else None,
             "due": self.flood.due if self.flood else None,
             "caps": [use.as_json() for use in self.caps],
+            "paused_at": self.pause.paused_at if self.pause else None,
+            "paused_because": self.pause.paused_because if self.pause else None,
         }
 
 

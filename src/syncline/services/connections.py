@@ -3,7 +3,7 @@
 import builtins
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 from uuid import UUID
 
 from syncline.clock import new_id
@@ -17,6 +17,7 @@ from syncline.services.base import BaseService, Once, ServiceContext
 from syncline.services.connection_filters import KEY_TYPES, ConnectionFilterFields, check_listing
 from syncline.services.credentials import CredentialWriter
 from syncline.services.edits import CheckedEdit, Edit, Target, check_unchanged, edit_towards
+from syncline.services.gates import Gates
 from syncline.services.new_connections import (
     Added,
     NewConnection,
@@ -26,8 +27,8 @@ from syncline.services.new_connections import (
     insert_new,
 )
 from syncline.services.pagination import Listing, check_limit, cut_page, read_token, write_token
+from syncline.services.pauses import PauseOptions, pausing, switch_off, switch_on, write_resumed
 from syncline.services.validation import (
-    check_text,
     get_connection,
     lock_connection,
 )
@@ -35,8 +36,6 @@ from syncline.store.data import connections, signals
 from syncline.store.data import credentials as stored_credentials
 from syncline.store.listings.connections import Place, read_page
 from syncline.store.pool import Transaction
-from syncline.store.queue import jobs
-from syncline.text import rfc3339
 
 __all__ = ["Added", "Connections", "NewConnection"]
 
@@ -45,8 +44,11 @@ ACTIVE = ConnectionStatus.ACTIVE
 
 
 class Connections(BaseService):
-    def __init__(self, context: ServiceContext, vault: Vault, files: ConnectorFiles) -> None:
+    def __init__(
+        self, context: ServiceContext, vault: Vault, files: ConnectorFiles, gates: Gates
+    ) -> None:
         super().__init__(context)
+        self._gates = gates
         self._credentials = CredentialWriter(vault)
         self._files = files
 
@@ -187,50 +189,61 @@ class Connections(BaseService):
         page = cut_page(found, limit, lambda last: write_token(chosen, *last[1]))
         return Listing((connection for connection, _ in page), page.next_page)
 
+    @overload
+    async def pause(self, connection_id: UUID, **options: Unpack[PauseOptions]) -> Connection: ...
+
+    @overload
+    async def pause(
+        self, *, provider_slug: str | None = None, **options: Unpack[PauseOptions]
+    ) -> None: ...
+
     async def pause(
         self,
-        connection_id: UUID,
+        connection_id: UUID | None = None,
         *,
-        reason: str | None = None,
-        by: str | None = None,
-        tenant_id: str | None = None,
-        expected: str | None = None,
-    ) -> Connection:
+        provider_slug: str | None = None,
+        **options: Unpack[PauseOptions],
+    ) -> Connection | None:
         """Stop scheduling: queued jobs are cancelled, and a running one keeps its signals.
 
-        A connection in `needs_reauth` or `error` is so again when it is resumed.
+        A connection in `needs_reauth` or `error` is so again when it is resumed. Without an id, a
+        whole tenant or provider is paused by a switch, which holds for connections added later.
         """
-        if reason is not None:
-            check_text("reason", reason)
-
-        async def write(tx: Transaction, present: Connection, now: datetime) -> None:
-            if present.status == ConnectionStatus.REVOKED:
-                raise Conflict(connection_id, reason="is revoked and cannot be paused")
-            why, since = reason or "paused", rfc3339(now)
-            paused = status.pause(status.stored_status(present), why=why, since=since, by=by)
-            await connections.set_statuses(tx, {connection_id: paused}, now=now)
-            await jobs.cancel_queued(tx, [connection_id], now=now)
-
-        target = Target(connection_id, tenant_id, expected)
+        if connection_id is None:
+            await switch_off(self._gates, provider_slug, **options)
+            return None
+        target = Target(connection_id, options.get("tenant_id"), options.get("expected"))
+        write = pausing(options.get("reason"), options.get("by"))
         return await self._write(target, Action.CONNECTIONS_PAUSE, write)
 
+    @overload
     async def resume(
         self, connection_id: UUID, *, tenant_id: str | None = None, expected: str | None = None
-    ) -> Connection:
+    ) -> Connection: ...
+
+    @overload
+    async def resume(
+        self, *, tenant_id: str | None = None, provider_slug: str | None = None
+    ) -> None: ...
+
+    async def resume(
+        self,
+        connection_id: UUID | None = None,
+        *,
+        tenant_id: str | None = None,
+        provider_slug: str | None = None,
+        expected: str | None = None,
+    ) -> Connection | None:
         """Make a connection active again, with its cursor; the next tick schedules it.
 
-        One that was in `needs_reauth` or `error` when it was paused is so again.
+        One that was in `needs_reauth` or `error` when it was paused is so again. Without an id, the
+        pause of a whole tenant or provider ends.
         """
-
-        async def write(tx: Transaction, present: Connection, now: datetime) -> None:
-            if present.status == ConnectionStatus.REVOKED:
-                raise Conflict(connection_id, reason="is revoked and cannot be resumed")
-            if present.status != ACTIVE:
-                resumed = {connection_id: status.resume(status.stored_status(present))}
-                await connections.set_statuses(tx, resumed, now=now)
-
+        if connection_id is None:
+            await switch_on(self._gates, tenant_id, provider_slug)
+            return None
         target = Target(connection_id, tenant_id, expected)
-        return await self._write(target, Action.CONNECTIONS_RESUME, write)
+        return await self._write(target, Action.CONNECTIONS_RESUME, write_resumed)
 
     async def set_interval(
         self, connection_id: UUID, interval_seconds: int | None, *, tenant_id: str | None = None

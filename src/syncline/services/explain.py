@@ -14,7 +14,7 @@ from syncline.services.base import BaseService
 from syncline.store.checks import explain as evidence
 from syncline.store.data import workers
 from syncline.store.pool import Transaction
-from syncline.store.queue import budgets, caps, gates
+from syncline.store.queue import budgets, caps, gates, tenant_pauses
 
 
 class Explanations(BaseService):
@@ -74,6 +74,7 @@ async def _with_shares(tx: Transaction, evidence: Evidence) -> Evidence:
     shares = await caps.read_shares(tx, tenant)
     return replace(
         evidence,
+        tenant_pause=next(iter(await tenant_pauses.read(tx, tenant)), None),
         full_caps=tuple(use.cap for use in uses if use.is_full),
         share=next((share for share in shares if share.flood(evidence.now)), None),
     )

@@ -1,9 +1,14 @@
-"""Gates of providers: which are shut and why; pause and resume a provider."""
+"""Switches: which providers and tenants may not start jobs, and why; pause and resume them."""
 
-from syncline.policy.gates import Gate
+import builtins
+
+from syncline.policy.audit import Action, Entry
+from syncline.policy.gates import Gate, TenantPause
+from syncline.policy.ramp import BACKLOG
 from syncline.services.base import BaseService
+from syncline.services.validation import check_text
 from syncline.store.pool import Transaction
-from syncline.store.queue import gates
+from syncline.store.queue import gates, tenant_pauses
 
 
 class Gates(BaseService):
@@ -30,3 +35,60 @@ class Gates(BaseService):
             return resumed
 
         return await self._change(change)
+
+    async def paused_tenants(self, tenant_id: str | None = None) -> builtins.list[TenantPause]:
+        """Return the tenants that are paused, or one if it is."""
+        return await self._pool.reading(lambda tx: tenant_pauses.read(tx, tenant_id))
+
+    async def pause_tenant(
+        self, tenant_id: str, *, because: str | None = None, by: str | None = None
+    ) -> TenantPause:
+        """Start no job of this tenant until it is resumed, of connections added later neither.
+
+        Nothing is written to its connections, so each keeps its status and its queued job.
+        """
+        check_text("tenant_id", tenant_id, characters=255)
+        if because is not None:
+            check_text("reason", because)
+
+        async def change(tx: Transaction) -> TenantPause:
+            now = await self._clock.now(tx)
+            was_paused = bool(await tenant_pauses.read(tx, tenant_id))
+            await tenant_pauses.pause(tx, TenantPause(tenant_id, now, because, by))
+            if not was_paused:
+                await self._record(tx, _entry(Action.TENANTS_PAUSE, tenant_id, because), now=now)
+            return (await tenant_pauses.read(tx, tenant_id))[0]
+
+        return await self._change(change)
+
+    async def resume_tenant(self, tenant_id: str) -> bool:
+        """Let a tenant's jobs start again; return whether it was paused.
+
+        The next tick plans one run of each connection that is due. Providers that get a backlog
+        of more than a minute of their usual starts begin slowly.
+        """
+
+        async def change(tx: Transaction) -> bool:
+            resumed = await tenant_pauses.resume(tx, tenant_id)
+            if resumed:
+                now = await self._clock.now(tx)
+                await self._record(tx, _entry(Action.TENANTS_RESUME, tenant_id), now=now)
+                await self._begin_ramps(tx, tenant_id)
+                await self._wakeup.notify(tx)
+            return resumed
+
+        return await self._change(change)
+
+    async def _begin_ramps(self, tx: Transaction, tenant_id: str) -> None:
+        now = await self._clock.now(tx)
+        for slug in await tenant_pauses.providers_of(tx, tenant_id):
+            rate = await gates.read_usual_rate(tx, slug)
+            if rate is None:
+                continue
+            if await gates.has_backlog(tx, slug, int(rate * BACKLOG.total_seconds()) + 1, now=now):
+                await gates.begin_ramp(tx, slug, rate, now=now)
+
+
+def _entry(action: Action, tenant_id: str, because: str | None = None) -> Entry:
+    after = None if because is None else {"reason": because}
+    return Entry(action, tenant_id=tenant_id, subject=tenant_id, after=after)

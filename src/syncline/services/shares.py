@@ -6,7 +6,7 @@ from syncline.policy.shares import TenantLimits, TenantShare
 from syncline.services.base import BaseService
 from syncline.services.validation import check_text
 from syncline.store.pool import Transaction
-from syncline.store.queue import caps
+from syncline.store.queue import caps, tenant_pauses
 
 LEAST_WEIGHT, LARGEST_WEIGHT = 0.01, 1000
 LARGEST_CAP = 1_000_000
@@ -14,22 +14,23 @@ LARGEST_CAP = 1_000_000
 
 class Shares(BaseService):
     async def tenants(self) -> list[TenantLimits]:
-        """Return the tenants with a weight or a cap, and those that ask for more than a share."""
+        """Return the tenants with a weight, a cap or a pause, and those that ask for too much."""
 
         async def read(tx: Transaction) -> list[TenantLimits]:
             now = await self._clock.now(tx)
             shares = {share.tenant_id: share for share in await caps.read_shares(tx)}
             uses = [use for use in await caps.read_uses(tx) if use.cap.tenant_id != EVERY]
+            pauses = {pause.tenant_id: pause for pause in await tenant_pauses.read(tx)}
             of_tenant = {
                 tenant: tuple(use for use in uses if use.cap.tenant_id == tenant)
-                for tenant in sorted({*shares, *(use.cap.tenant_id for use in uses)})
+                for tenant in sorted({*shares, *pauses, *(use.cap.tenant_id for use in uses)})
             }
             found = [
-                TenantLimits(tenant, share.weight, share.flood(now), own)
+                TenantLimits(tenant, share.weight, share.flood(now), own, pauses.get(tenant))
                 for tenant, own in of_tenant.items()
                 for share in [shares.get(tenant) or TenantShare(tenant)]
             ]
-            return [one for one in found if one.weight != 1 or one.flood or one.caps]
+            return [one for one in found if one.weight != 1 or one.flood or one.caps or one.pause]
 
         return await self._pool.reading(read)
 

@@ -1,5 +1,6 @@
-"""`syncline tenants …`: export or delete everything of a tenant; its weight and its caps."""
+"""`syncline tenants …`: pause, export or delete a tenant; its weight and its caps."""
 
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from syncline.model import TenantSize
 
 commands = typer.Typer(
-    help="Export or delete everything of a tenant; set its weight and its caps.",
+    help="Pause, export or delete a tenant; set its weight and its caps.",
     no_args_is_help=True,
     epilog="Example: syncline tenants export acme --output acme.ndjson",
 )
@@ -109,18 +110,48 @@ def set_(
     say(f"Set for tenant {one_line(tenant)}. Every worker knows it within a second.")
 
 
+@commands.command(epilog="Example: syncline tenants pause acme --because 'until they have paid'")
+def pause(
+    context: typer.Context,
+    tenant: Tenant,
+    because: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why, for those who wonder.")
+    ] = None,
+) -> None:
+    """Start no job of a tenant until it is resumed. Running jobs end as usual."""
+    session_of(context).call(
+        lambda engine: engine.connections.pause(tenant_id=tenant, reason=because)
+    )
+    shown = one_line(tenant)
+    say(f"Tenant {shown} is paused. `syncline tenants resume {quote(shown)}` undoes it.")
+
+
+@commands.command(epilog="Example: syncline tenants resume acme")
+def resume(context: typer.Context, tenant: Tenant) -> None:
+    """Let a tenant's jobs start again; the next tick plans one run of each that is due."""
+    was_paused = session_of(context).call(lambda engine: engine.gates.resume_tenant(tenant))
+    state = "is resumed" if was_paused else "was not paused"
+    say(f"Tenant {one_line(tenant)} {state}.")
+
+
 @commands.command("list", epilog="Example: syncline tenants list --json")
 def list_(context: typer.Context, json: AsJson = False) -> None:
-    """List tenants that have a weight or a cap, or that ask for more than their share now."""
+    """List tenants with a weight, a cap or a pause, and those over their share now."""
     found = session_of(context).call(lambda engine: engine.shares.tenants())
     if json:
         print_json([one.as_json() for one in found])
         return
     rows = [
-        (one.tenant_id, one.weight, one.shown_caps, one.flood.due if one.flood else None)
+        (
+            one.tenant_id,
+            one.weight,
+            one.shown_caps,
+            one.flood.due if one.flood else None,
+            one.pause and one.pause.paused_at,
+        )
         for one in found
     ]
-    columns = ("Tenant", "Weight", "Runs at most", "Over its share, with due")
+    columns = ("Tenant", "Weight", "Runs at most", "Over its share, with due", "Paused since")
     print_table(columns, [tuple(map(cell, row)) for row in rows])
 
 

@@ -22,7 +22,7 @@ from syncline.policy.schedule import (
 from syncline.store.data import connections
 from syncline.store.errors import expect, is_held, is_timeout, lies_in_rows
 from syncline.store.pool import Transaction
-from syncline.store.queue import jobs, schedule, schedulers
+from syncline.store.queue import jobs, schedule, schedulers, tenant_pauses
 from syncline.store.queue.schedule import DueConnections, LockedBatch, LockNext
 
 PARTS = 8  # a batch that took too long is split into this many
@@ -158,11 +158,16 @@ class Tick:
         return self._report
 
     async def _plan_due(self) -> None:
-        """Plan the connections whose check comes before the horizon, a chapter at a time."""
+        """Plan the connections whose check comes before the horizon, a chapter at a time.
+
+        Those of paused tenants stay due, so that the first tick after a pause plans them.
+        """
         after = None
+        async with self._pool.transaction() as tx:
+            paused = [pause.tenant_id for pause in await tenant_pauses.read(tx)]
         while not self._stopping.is_set():
             async with self._pool.transaction() as tx:
-                due = await schedule.next_due(tx, until=self._horizon, after=after)
+                due = await schedule.next_due(tx, until=self._horizon, after=after, paused=paused)
             if due is None:
                 return
             await self._plan_chapter(due.ids)

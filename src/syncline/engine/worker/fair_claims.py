@@ -106,7 +106,7 @@ class FairClaims:
         is_complete = sum(due.values()) < limit
         self._heavy = find_heavy(
             due, self._book.weights, self._slots.limit, is_complete=is_complete
-        )
+        ).difference(self._book.paused)
         ended = monotonic()
         self._sample_at = ended + max(SAMPLE_EVERY_SECONDS, (ended - began) / SHARE_OF_SAMPLES)
 
@@ -171,12 +171,12 @@ class FairClaims:
             return False
         if self._walk.passes > self._passes:
             self._passes = self._walk.passes
-            self._heavy = find_heavy(self._walk.due, weights, slots)
+            self._heavy = find_heavy(self._walk.due, weights, slots) - self._book.paused
         elif monotonic() >= self._judge_at:
             due = self._walk.others()
             for tenant in self._heavy:
                 due[tenant] = self._walk.count_due(tenant) or 2 * slots
-            self._heavy |= find_heavy(due, weights, slots)
+            self._heavy = (self._heavy | find_heavy(due, weights, slots)) - self._book.paused
         else:
             return False
         self._judge_at = monotonic() + JUDGE_EVERY_SECONDS

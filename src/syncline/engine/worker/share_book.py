@@ -21,6 +21,8 @@ class ShareBook:
         self._clock = context.clock
         self.is_fair = context.settings.fairness.enabled
         self.caps: dict[tuple[str, str], Cap] = {}
+        self.is_capped = False  # by a cap that somebody set
+        self.paused: frozenset[str] = frozenset()  # tenants, which are among the caps with none
         self.weights: dict[str, float] = {}
         self._look_at = 0.0
         self._count_all_at = 0.0
@@ -31,8 +33,10 @@ class ShareBook:
         if monotonic() < self._look_at:
             return
         async with session() as tx:
-            found, weights = await caps.read(tx)
-        self.caps = {cap.key: cap for cap in found}
+            found, pauses, weights = await caps.read(tx)
+        self.caps = {cap.key: cap for cap in (*found, *pauses)}
+        self.paused = frozenset(cap.tenant_id for cap in pauses)
+        self.is_capped = bool(found)
         self.weights = weights if self.is_fair else {}
         self._look_at = monotonic() + STALE_SECONDS
 

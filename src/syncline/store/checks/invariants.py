@@ -296,6 +296,7 @@ INVARIANTS = (
                                THEN text::int ELSE $4::int END) AS seconds
                  FROM unnest(ARRAY[c.interval_stored, c.interval_planned]) AS text) interval
          WHERE c.status = 'active' AND c.look_at <= $2 AND c.updated_at < $2
+           AND c.tenant_id NOT IN (SELECT tenant_id FROM {schema}.tenant_pauses)
            AND (c.look_at > '1970-01-01 00:00:00+00' OR done.last_finished_at IS NULL)
            AND NOT EXISTS (SELECT FROM {schema}.sync_jobs pending
                             WHERE pending.connection_id = c.id

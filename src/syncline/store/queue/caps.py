@@ -15,19 +15,28 @@ HEAVY_FOR = timedelta(seconds=5)  # what is noted about a tenant holds so long
 HEAVY_REMEMBERED = timedelta(minutes=1)  # after that, it begins anew
 
 READ = """
-    -- Every cap, and every weight but the usual one; where nobody uses them there is none.
-    SELECT tenant_id, provider_slug, max_running, set_at, NULL::float8 AS weight
+    -- Every cap, every paused tenant (of which nothing may start), and every weight but the usual
+    -- one; where nobody uses them there is none.
+    SELECT tenant_id, provider_slug, max_running, set_at, NULL::float8 AS weight,
+           false AS is_paused
       FROM {schema}.caps
      UNION ALL
-    SELECT tenant_id, NULL, NULL, NULL, weight FROM {schema}.tenant_shares WHERE weight <> 1
+    SELECT tenant_id, '', 0, paused_at, NULL, true FROM {schema}.tenant_pauses
+     UNION ALL
+    SELECT tenant_id, NULL, NULL, NULL, weight, false
+      FROM {schema}.tenant_shares WHERE weight <> 1
 """
 
 
-async def read(tx: Transaction) -> tuple[list[Cap], dict[str, float]]:
-    """Return the caps, and the weights of tenants that have one."""
+async def read(tx: Transaction) -> tuple[list[Cap], list[Cap], dict[str, float]]:
+    """Return the caps, the pauses of tenants as caps of none, and weights by tenant."""
     rows = await tx.fetch(READ)
-    caps = [Cap(*list(row.values())[:4]) for row in rows if row["weight"] is None]
-    return caps, {row["tenant_id"]: row["weight"] for row in rows if row["weight"] is not None}
+    caps = [row for row in rows if row["weight"] is None]
+    return (
+        [Cap(*list(row.values())[:4]) for row in caps if not row["is_paused"]],
+        [Cap(*list(row.values())[:4]) for row in caps if row["is_paused"]],
+        {row["tenant_id"]: row["weight"] for row in rows if row["weight"] is not None},
+    )
 
 
 LOCK = """
@@ -102,9 +111,11 @@ CLEAR = """
 """
 
 FORGET_TENANT = """
-    -- Remove the caps and the weight of a tenant.
+    -- Remove the caps, the pause and the weight of a tenant.
     WITH uncapped AS (
         DELETE FROM {schema}.caps WHERE tenant_id = $1 AND tenant_id <> ''
+    ), resumed AS (
+        DELETE FROM {schema}.tenant_pauses WHERE tenant_id = $1
     )
     DELETE FROM {schema}.tenant_shares WHERE tenant_id = $1
 """

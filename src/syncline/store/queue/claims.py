@@ -128,10 +128,10 @@ CLAIM = """
                  ORDER BY priority DESC, scheduled_at, id LIMIT $3) AS first
          ORDER BY connection_id, id
     ), unheld AS MATERIALIZED (
-        -- Caps that the caller has not locked ($18, $19), or does not know: their jobs stay.
-        SELECT tenant_id, provider_slug FROM {schema}.caps
-        EXCEPT
-        SELECT * FROM unnest($18::text[], $19::text[])
+        -- Caps not locked by the caller ($18, $19), and paused tenants: their jobs stay.
+        (SELECT tenant_id, provider_slug FROM {schema}.caps
+         EXCEPT SELECT * FROM unnest($18::text[], $19::text[]))
+         UNION ALL SELECT tenant_id, '' FROM {schema}.tenant_pauses
     ), claimed AS (
         UPDATE {schema}.sync_jobs j
            SET status = 'running', started_at = coalesce($2::timestamptz, now()), lease_token = $6,

@@ -37,15 +37,35 @@ NEXT_DUE = """
 """
 
 
+NEXT_DUE_BUT = """
+    -- The same without the connections of paused tenants, which stay due. A statement of its own,
+    -- because the other one reads the index alone.
+    SELECT array_agg(id ORDER BY id) AS ids, max(look_at) AS next_check_at,
+           (array_agg(id ORDER BY look_at DESC, id DESC))[1] AS last
+      FROM (SELECT look_at, id FROM {schema}.connections
+             WHERE status = 'active' AND look_at BETWEEN $2 AND $1 AND (look_at, id) > ($2, $3)
+               AND tenant_id <> ALL ($5::text[])
+             ORDER BY look_at, id LIMIT $4) AS next
+"""
+
+
 async def next_due(
     tx: Transaction,
     *,
     until: datetime,
     after: tuple[datetime, UUID] | None,
     limit: int = CHAPTER,
+    paused: Sequence[str] = (),
 ) -> Due | None:
-    """Return the next chapter of what is to be checked by then; None if nothing is left."""
-    row = await tx.fetchrow(NEXT_DUE, until, *(after or BEGINNING), limit)
+    """Return the next chapter of what is to be checked by then; None if nothing is left.
+
+    Connections of paused tenants are left out.
+    """
+    place = (until, *(after or BEGINNING), limit)
+    if paused:
+        row = await tx.fetchrow(NEXT_DUE_BUT, *place, paused)
+    else:
+        row = await tx.fetchrow(NEXT_DUE, *place)
     return Due(row["ids"], (row["next_check_at"], row["last"])) if row["ids"] else None
 
 
@@ -120,12 +140,14 @@ LOCK_EDITED = """
     -- Lock the next connections whose interval has changed since their last plan.
     SELECT id FROM {schema}.connections
      WHERE status = 'active' AND interval_stored IS DISTINCT FROM interval_planned AND id > $1
+       AND tenant_id NOT IN (SELECT tenant_id FROM {schema}.tenant_pauses)
      ORDER BY id LIMIT $2
        FOR UPDATE SKIP LOCKED
 """
 
 
 async def lock_edited(tx: Transaction, *, after: UUID, limit: int) -> LockedBatch:
+    """Lock edited connections; those of paused tenants wait until they are resumed."""
     return _locked(await tx.fetch(LOCK_EDITED, after, limit), after, limit)
 
 
@@ -272,6 +294,7 @@ NEXT_EDITED = """
     -- The next connections whose interval has changed since their last plan.
     SELECT look_at AS next_check_at, id FROM {schema}.connections
      WHERE status = 'active' AND interval_stored IS DISTINCT FROM interval_planned AND id > $1
+       AND tenant_id NOT IN (SELECT tenant_id FROM {schema}.tenant_pauses)
      ORDER BY id LIMIT $2
 """
 

@@ -145,11 +145,13 @@ ENDED = """
 """
 
 SUSPECTS = """
-    -- The first poison jobs, whose lease lapsed twice or more in a row.
+    -- The first poison jobs, whose lease lapsed twice or more in a row, unless their tenant is
+    -- paused.
     SELECT date_part('epoch', scheduled_at) AS due_at, id, tenant_id, provider_slug, priority
       FROM {schema}.sync_jobs
      WHERE provider_slug = ANY ($1::text[]) AND status = 'queued' AND lapses > 1
        AND greatest(scheduled_at, retry_after) <= coalesce($2::timestamptz, now())
+       AND tenant_id NOT IN (SELECT tenant_id FROM {schema}.tenant_pauses)
      ORDER BY priority DESC, sync_jobs.scheduled_at, id LIMIT $3
 """
 

@@ -8,8 +8,8 @@ READ_WHOLE = 3  # times the sample: up to here every connection is read
 RUNS_LOOKED_BACK = 20  # a connection that failed so often in a row counts as never synced
 
 SAMPLE = """
-    -- Active connections in some blocks of the table, always the same ones, and the last good sync
-    -- of each; one that was pruned left its time on the connection.
+    -- Active connections in some blocks of the table, always the same ones, unless their tenant is
+    -- paused, and the last good sync of each; one that was pruned left its time on the connection.
     SELECT c.provider_slug, greatest(c.last_succeeded_at, good.finished_at) AS last_good_at,
            c.created_at
       FROM {schema}.connections AS c TABLESAMPLE SYSTEM ($1) REPEATABLE (0)
@@ -21,6 +21,7 @@ SAMPLE = """
             WHERE late.status IN ('succeeded', 'completed')
             ORDER BY late.finished_at DESC LIMIT 1) good ON true
      WHERE c.status = 'active'
+       AND c.tenant_id NOT IN (SELECT tenant_id FROM {schema}.tenant_pauses)
      LIMIT $3
 """
 
