@@ -286,7 +286,7 @@ class Engine:
         listen_url = None if settings.portable else listen_url
         self._wakeup = Wakeup(listen_url, self._pool, self._worker.claim_now)
         self._scheduler = Scheduler(engine, self._wakeup)
-        self._key_uses = KeyUses(self._pool)
+        self._key_uses = KeyUses(self._pool, clock)
         self._files = ConnectorFiles(self._pool, self.providers)
         heartbeat = self._heartbeat()
         self._upkeep = Upkeep(

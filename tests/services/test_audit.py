@@ -136,6 +136,106 @@ async def test_many_new_connections_are_one_row_for_each_tenant(world: World) ->
     assert {id_ for row in rows for id_ in row["connection_ids"]} == ids
 
 
+async def test_each_change_of_what_is_no_connection_is_one_row(world: World) -> None:
+    engine = world.engine.acting_as("alice")
+    key, _ = await engine.access.create_key("deploy", tenant_id="acme", scope="read")
+    for _ in range(2):  # the second time changes nothing
+        await engine.access.revoke_key(key.id)
+        await engine.budgets.set("github", calls=100, providers=("github",))
+        await engine.gates.pause("github", because="their=token=canary")
+        await engine.shares.set_weight("acme", 2)
+        await engine.shares.set_cap(3, tenant_id="acme", provider_slug="github")
+        await engine.shares.set_cap(4, provider_slug="github")
+    for _ in range(2):
+        await engine.budgets.clear("github")
+        await engine.gates.resume("github")
+        await engine.shares.set_cap(None, provider_slug="github")
+    await engine.tenants.delete("acme")
+
+    rows = await audit_rows(world)
+    assert [
+        (row["action"], row["tenant_id"], row["provider_slug"], row["subject"]) for row in rows
+    ] == [
+        ("keys.create", "acme", None, "deploy"),
+        ("keys.revoke", "acme", None, "deploy"),
+        ("budgets.set", None, "github", "github"),
+        ("providers.pause", None, "github", "github"),
+        ("tenants.set_weight", "acme", None, "acme"),
+        ("caps.set", "acme", "github", "acme at github"),
+        ("caps.set", None, "github", "github"),
+        ("budgets.clear", None, "github", "github"),
+        ("providers.resume", None, "github", "github"),
+        ("caps.clear", None, "github", "github"),
+        ("tenants.delete", "acme", None, "acme"),
+    ]
+    assert {row["actor"] for row in rows} == {"alice"}
+    after = {row["action"]: row["after"] for row in rows[:5]}
+    assert after["keys.create"]["begins_with"] == key.begins_with
+    assert after["budgets.set"]["calls"] == 100
+    assert after["providers.pause"] == {"paused": True, "because": "their=token=***"}
+    assert after["tenants.set_weight"] == {"weight": 2}
+
+
+async def test_what_is_done_to_jobs_is_recorded(world: World) -> None:
+    connection = await world.connection()
+    engine = world.engine.acting_as("alice")
+    synced = await engine.trigger(connection.id)
+    await engine.jobs.cancel(synced.id)
+    retried = await engine.jobs.retry(synced.id)
+    await engine.jobs.retry(retried.id)
+
+    rows = await audit_rows(world)
+    assert [(row["action"], row["before"], row["after"]["job_id"]) for row in rows] == [
+        ("connections.sync", None, str(synced.id)),
+        ("jobs.cancel", {"status": "queued"}, str(synced.id)),
+        ("jobs.retry", {"status": "cancelled"}, str(synced.id)),
+        ("jobs.retry", {"status": "queued"}, str(retried.id)),
+    ]
+    assert {row["connection_ids"][0] for row in rows} == {connection.id}
+
+
+async def test_syncs_of_the_application_itself_are_not_recorded(world: World) -> None:
+    connection = await world.connection()
+
+    await world.engine.trigger(connection.id)
+
+    assert await audit_rows(world) == []
+
+
+async def test_a_rotation_is_recorded_where_there_is_something_to_rotate(world: World) -> None:
+    connection = await world.connection()
+    await world.engine.connections.set_credentials(connection.id, CREDENTIALS)
+    await world.engine.secrets.rotate()
+    await world.sql("UPDATE {schema}.credentials SET key_id = 'older'")
+    await world.sql("DELETE FROM {schema}.audit")
+
+    await world.engine.secrets.rotate()
+
+    [row] = await audit_rows(world)
+    assert (row["action"], row["after"]) == (
+        "secrets.rotate",
+        {"encrypted_with": "k1", "connections": 1},
+    )
+
+
+async def test_sessions_are_recorded_with_the_key_and_the_address(world: World) -> None:
+    key, secret = await world.engine.access.create_key("deploy", tenant_id="acme")
+    session = await world.engine.access.sign_in(secret, address="192.0.2.1")
+    assert session is not None
+    for _ in range(2):
+        await world.engine.access.sign_out(session, address="192.0.2.2")
+
+    [_, *rows] = await audit_rows(world)
+    assert [(row["action"], row["address"]) for row in rows] == [
+        ("sessions.begin", "192.0.2.1"),
+        ("sessions.end", "192.0.2.2"),
+    ]
+    assert {(row["actor_kind"], row["actor"], row["key_id"]) for row in rows} == {
+        ("tenant_key", "deploy", key.id)
+    }
+    assert {row["tenant_id"] for row in rows} == {"acme"}
+
+
 async def test_what_is_refused_leaves_no_row(world: World) -> None:
     paused = await world.connection(status="revoked")
     present = await world.connection(id_=new_id())

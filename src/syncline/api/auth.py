@@ -139,9 +139,9 @@ class Authenticator:
         """Start a session for a browser; return whether the key was valid."""
         secret, address = secret.strip(), address_of(request)
         self._attempts.check(secret, address)
-        found = await self._access.sign_in(secret)
+        found = await self._access.sign_in(secret, address=address)
         if found is None:
-            self._attempts.failed(secret, address)
+            self._failed(secret, address)
             return False
         forwarded = request.headers.get("x-forwarded-proto", request.url.scheme)
         response.set_cookie(
@@ -157,7 +157,7 @@ class Authenticator:
 
     async def sign_out(self, request: Request, response: Response) -> None:
         if session := request.cookies.get(COOKIE):
-            await self._access.sign_out(session)
+            await self._access.sign_out(session, address=address_of(request))
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
 
     async def _by_key(self, header: str, address: str) -> Principal:
@@ -165,11 +165,15 @@ class Authenticator:
         self._attempts.check(secret, address)
         key = await self._access.authenticate(secret)
         if scheme.lower() != "bearer" or key is None:
-            self._attempts.failed(secret, address)
+            self._failed(secret, address)
             raise Problem(401, "key", "invalid key: unknown, expired or revoked", headers=CHALLENGE)
         principal = Principal.with_key(key)
         self._attempts.succeeded(secret, principal.caller)
         return principal
+
+    def _failed(self, secret: str, address: str) -> None:
+        self._attempts.failed(secret, address)
+        self._access.refuse(address)
 
     def _by_session(self, request: Request, key: ApiKey, session: str) -> Principal:
         principal = Principal.with_key(key, session)

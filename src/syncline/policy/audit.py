@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.errors import Invalid
-from syncline.model import Connection
+from syncline.model import ApiKey, Connection
 from syncline.policy.schedule import sync_of
 from syncline.redaction import MASK, mask_secrets
 
@@ -50,6 +50,12 @@ class Actor:
         """Return whether it is the program itself, which names nobody it acts for."""
         return self.kind is ActorKind.APPLICATION and self.name == APPLICATION.name
 
+    @classmethod
+    def of_key(cls, key: ApiKey, address: str | None = None) -> "Actor":
+        """Return the actor that a key stands for."""
+        kind = ActorKind.KEY if key.tenant_id is None else ActorKind.TENANT_KEY
+        return cls(kind, key.name, key.id, address)
+
     def as_json(self) -> dict[str, Any]:
         """Return the actor in a form that work can carry to another process."""
         key_id = None if self.key_id is None else str(self.key_id)
@@ -67,6 +73,7 @@ class Actor:
 
 
 APPLICATION = Actor()
+NOBODY = Actor(ActorKind.UNKNOWN, "unknown")
 
 
 def named_actor(name: str) -> Actor:
@@ -178,6 +185,11 @@ def _addition(added: list[tuple[Connection, Mapping[str, Any] | None]]) -> Entry
         connection_ids=tuple(one.id for one, _ in added),
         after={"connections": len(added)},
     )
+
+
+def about_key(key: ApiKey, action: Action, **more: Any) -> Entry:
+    """Return an entry about a key, which says by what people recognise it."""
+    return Entry(action, key.tenant_id, None, key.name, **more)
 
 
 def deletion_of(connection: Connection) -> Entry:

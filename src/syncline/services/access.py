@@ -6,17 +6,20 @@ import re
 import secrets
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from syncline.clock import new_id
 from syncline.engine.upkeep.key_uses import KeyUses
 from syncline.errors import Invalid, NotFound
 from syncline.model import ApiKey, Scope
+from syncline.policy.audit import Action, Actor, about_key
 from syncline.policy.keys import key_status
 from syncline.services.base import BaseService, ServiceContext
 from syncline.services.validation import check_choice, check_text
-from syncline.store.data import keys
+from syncline.store.data import audit, keys
 from syncline.store.pool import EVERY_TENANT, Transaction
+from syncline.text import rfc3339
 
 KEY = re.compile(r"(syncline_(?:operator|tenant)_[0-9a-f]{12})_[0-9a-f]{64}")
 OLD_KEY = re.compile(r"sl(?:op|te)_([0-9a-f]{12})_[0-9a-f]{64}")  # from before keys had scopes
@@ -46,10 +49,7 @@ class Access(BaseService):
         lasts for `api.key_days`.
         """
         check_text("name", name, characters=100)
-        if tenant_id is not None:
-            check_text("tenant_id", tenant_id, characters=255)
-            if tenant_id == EVERY_TENANT:
-                raise Invalid("tenant_id", f"is {tenant_id!r}, which stands for every tenant")
+        _check_tenant(tenant_id)
         check_choice("scope", scope, Scope)
         _check_life(expires_in, never_expires=never_expires)
         life = None if never_expires else expires_in or self._settings.api.key_life
@@ -67,6 +67,8 @@ class Access(BaseService):
                 expires_at=now + life if life is not None else None,
             )
             await keys.insert(tx, key, _digest(secret))
+            entry = about_key(key, Action.KEYS_CREATE, after=_shown(key))
+            await self._record(tx, entry, now=now)
             return key
 
         return await self._pool.retrying(insert), secret
@@ -85,10 +87,13 @@ class Access(BaseService):
 
         async def change(tx: Transaction) -> ApiKey:
             now = await self._clock.now(tx)
-            revoked = await keys.revoke(tx, key_id, now=now)
-            if revoked is None:
+            key = await keys.lock(tx, key_id)
+            if key is None:
                 raise NotFound("key", key_id)
-            return self._judged(revoked, now)
+            if key.revoked_at is None:
+                entry = about_key(key, Action.KEYS_REVOKE, before=_shown(key))
+                await self._record(tx, entry, now=now)
+            return self._judged(await keys.revoke(tx, key, now=now), now)
 
         return await self._pool.retrying(change)
 
@@ -109,7 +114,7 @@ class Access(BaseService):
         is_proved = hmac.compare_digest(digest, _digest(secret))
         return self._used(key, now) if is_proved else None
 
-    async def sign_in(self, secret: str) -> str | None:
+    async def sign_in(self, secret: str, *, address: str | None = None) -> str | None:
         """Return the token of a new session, or None if the key is not valid."""
         key = await self.authenticate(secret)
         if key is None:
@@ -120,6 +125,8 @@ class Access(BaseService):
             now = await self._clock.now(tx)
             expires_at = now + SESSION_LIFE
             await keys.insert_session(tx, _digest(session), key.id, now=now, expires_at=expires_at)
+            entry = about_key(key, Action.SESSIONS_BEGIN)
+            await audit.record(tx, Actor.of_key(key, address), [entry], now=now)
 
         await self._pool.retrying(insert)
         return session
@@ -136,11 +143,19 @@ class Access(BaseService):
         now, key = await self._pool.retrying(find)
         return self._used(key, now)
 
-    async def sign_out(self, session: str) -> None:
+    async def sign_out(self, session: str, *, address: str | None = None) -> None:
         async def delete(tx: Transaction) -> None:
-            await keys.delete_session(tx, _digest(session))
+            now = await self._clock.now(tx)
+            key = await keys.find_session(tx, _digest(session), now=now)
+            if await keys.delete_session(tx, _digest(session)) and key is not None:
+                entry = about_key(key, Action.SESSIONS_END)
+                await audit.record(tx, Actor.of_key(key, address), [entry], now=now)
 
         await self._pool.retrying(delete)
+
+    def refuse(self, address: str) -> None:
+        """Note that somebody at this address sent a key that is not valid."""
+        self._uses.refuse(address)
 
     def _used(self, key: ApiKey | None, now: datetime) -> ApiKey | None:
         if key is None:
@@ -154,11 +169,29 @@ class Access(BaseService):
         return replace(key, status=key_status(key, now), last_used_at=last_used_at)
 
 
+def _shown(key: ApiKey) -> dict[str, Any]:
+    """Return what the audit says of a key."""
+    expires_at = "never" if key.expires_at is None else rfc3339(key.expires_at)
+    return {
+        "id": str(key.id),
+        "begins_with": key.begins_with,
+        "scope": key.scope,
+        "expires_at": expires_at,
+    }
+
+
 def _new_secret(tenant_id: str | None) -> tuple[str, str]:
     """Return a new key's prefix, which may be shown, and the key itself."""
     kind = "operator" if tenant_id is None else "tenant"
     prefix = f"syncline_{kind}_{secrets.token_hex(6)}"
     return prefix, f"{prefix}_{secrets.token_hex(32)}"
+
+
+def _check_tenant(tenant_id: str | None) -> None:
+    if tenant_id is not None:
+        check_text("tenant_id", tenant_id, characters=255)
+        if tenant_id == EVERY_TENANT:
+            raise Invalid("tenant_id", f"is {tenant_id!r}, which stands for every tenant")
 
 
 def _check_life(expires_in: timedelta | None, *, never_expires: bool) -> None:

@@ -3,9 +3,10 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from syncline.errors import Invalid
+from syncline.policy.audit import Action, Entry
 from syncline.policy.budgets import Bucket, Budget, Members, Source, check, in_force, read_span
 from syncline.services.base import BaseService
 from syncline.store.pool import Transaction
@@ -75,7 +76,10 @@ class Budgets(BaseService):
 
         async def change(tx: Transaction) -> None:
             now = await self._clock.now(tx)
-            await budgets.set_all(tx, Source.OPERATOR, [budget], now=now)
+            before = await _stored(tx, scope, Source.OPERATOR)
+            if await budgets.set_all(tx, Source.OPERATOR, [budget], now=now):
+                entry = _entry(Action.BUDGETS_SET, budget, before, _shown(budget))
+                await self._record(tx, entry, now=now)
             await budgets.forget_remainders(tx, scope)
             await self._end_deferrals(tx, budget.providers)
 
@@ -90,8 +94,14 @@ class Budgets(BaseService):
         """
 
         async def change(tx: Transaction) -> Sequence[Source]:
-            removed = await budgets.clear(tx, [Source.OPERATOR], scope)
-            removed = removed or await budgets.clear(tx, [Source.SETTINGS], scope)
+            for source in (Source.OPERATOR, Source.SETTINGS):
+                before = await _stored(tx, scope, source)
+                removed = await budgets.clear(tx, [source], scope)
+                if removed and before is not None:
+                    entry = _entry(Action.BUDGETS_CLEAR, before, before, None)
+                    await self._record(tx, entry, now=await self._clock.now(tx))
+                if removed:
+                    break
             await self._end_deferrals(tx, providers)
             return [source for _, source in removed]
 
@@ -105,6 +115,30 @@ class Budgets(BaseService):
         now = await self._clock.now(tx)
         await budgets.end_deferrals(tx, sorted(providers), now=now, limit=MOST_DEFERRED)
         await self._wakeup.notify(tx)
+
+
+async def _stored(tx: Transaction, scope: str, source: Source) -> Budget | None:
+    found, _ = await budgets.read(tx)
+    return next((one for one in found if (one.scope, one.source) == (scope, source)), None)
+
+
+def _entry(
+    action: Action, budget: Budget, before: Budget | None, after: dict[str, Any] | None
+) -> Entry:
+    """Return what the audit says of a budget that was changed."""
+    provider = budget.providers[0] if len(budget.providers) == 1 else None
+    was = None if before is None else _shown(before)
+    return Entry(action, None, provider, budget.scope, before=was, after=after)
+
+
+def _shown(budget: Budget) -> dict[str, Any]:
+    return {
+        "calls": "unlimited" if budget.calls is None else budget.calls,
+        "per_seconds": budget.per.total_seconds(),
+        "burst": budget.burst,
+        "providers": list(budget.providers),
+        "source": budget.source,
+    }
 
 
 def _state(

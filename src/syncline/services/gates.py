@@ -1,6 +1,8 @@
 """Switches: which providers and tenants may not start jobs, and why; pause and resume them."""
 
 import builtins
+from collections.abc import Mapping
+from typing import Any
 
 from syncline.policy.audit import Action, Entry
 from syncline.policy.gates import Gate, TenantPause
@@ -9,6 +11,7 @@ from syncline.services.base import BaseService
 from syncline.services.validation import check_text
 from syncline.store.pool import Transaction
 from syncline.store.queue import gates, tenant_pauses
+from syncline.text import rfc3339
 
 
 class Gates(BaseService):
@@ -20,7 +23,13 @@ class Gates(BaseService):
         """Start no job of this provider until it is resumed; running ones end as usual."""
 
         async def change(tx: Transaction) -> None:
-            await gates.pause(tx, provider_slug, because, now=await self._clock.now(tx))
+            now = await self._clock.now(tx)
+            before = _state(await gates.read_one(tx, provider_slug))
+            await gates.pause(tx, provider_slug, because, now=now)
+            after = _state(await gates.read_one(tx, provider_slug))
+            if after != before:
+                entry = _gate_entry(Action.PROVIDERS_PAUSE, provider_slug, before, after)
+                await self._record(tx, entry, now=now)
 
         await self._change(change)
 
@@ -30,8 +39,12 @@ class Gates(BaseService):
         async def change(tx: Transaction) -> bool:
             now = await self._clock.now(tx)
             rate = await gates.read_usual_rate(tx, provider_slug)
+            before = _state(await gates.read_one(tx, provider_slug))
             resumed = await gates.resume(tx, provider_slug, now=now, rate=rate)
             await self._wakeup.notify(tx)
+            if resumed:
+                entry = _gate_entry(Action.PROVIDERS_RESUME, provider_slug, before, {})
+                await self._record(tx, entry, now=now)
             return resumed
 
         return await self._change(change)
@@ -92,3 +105,23 @@ class Gates(BaseService):
 def _entry(action: Action, tenant_id: str, because: str | None = None) -> Entry:
     after = None if because is None else {"reason": because}
     return Entry(action, tenant_id=tenant_id, subject=tenant_id, after=after)
+
+
+def _gate_entry(
+    action: Action, provider_slug: str, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Entry:
+    return Entry(action, None, provider_slug, provider_slug, before=before, after=after)
+
+
+def _state(gate: Gate | None) -> dict[str, Any]:
+    """Return what shuts a gate, for the audit."""
+    if gate is None:
+        return {}
+    state = _paused(gate.paused_because) if gate.paused_at is not None else {}
+    state |= {"down_because": gate.opened_because} if gate.opened_at is not None else {}
+    closed = gate.closed_until
+    return state | ({} if closed is None else {"limited_until": rfc3339(closed)})
+
+
+def _paused(because: str | None) -> dict[str, Any]:
+    return {"paused": True} | ({} if because is None else {"because": because})

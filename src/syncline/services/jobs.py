@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 from syncline.clock import new_id
 from syncline.errors import Conflict, Invalid, NotFound, Refused
 from syncline.model import Attempt, Job, JobFilter, JobOrder, JobStatus, JobType, QueueState
+from syncline.policy.audit import Action, about
 from syncline.services.base import BaseService, Once
 from syncline.services.pagination import (
     Listing,
@@ -26,6 +27,7 @@ from syncline.services.validation import (
     check_choice,
     check_filters,
     check_times,
+    get_connection,
     get_job,
     lock_connection,
 )
@@ -171,10 +173,10 @@ class Jobs(BaseService):
             raise Invalid("priority", f"is {priority!r}; it must be {allowed}")
 
         request = TriggerRequest(connection_id, tenant_id, job_type, chosen)
-        if once is None:
+        if once is None and self._actor.is_application:  # not recorded: this is how it works
             job = await self._pool.retrying(lambda tx: self._trigger(tx, request), alone=True)
         else:
-            job = await self._change(lambda tx: self._trigger(tx, request), once)
+            job = await self._change(lambda tx: self._trigger_for_somebody(tx, request), once)
         self._wakeup.wake()
         return job
 
@@ -190,13 +192,16 @@ class Jobs(BaseService):
             if job.status == JobStatus.QUEUED:
                 await triggers.make_due(tx, job_id, now=await self._clock.now(tx))
                 await self._wakeup.notify(tx)
+                await self._record_job(tx, Action.JOBS_RETRY, job)
                 return await get_job(tx, job_id, tenant_id)
             if job.status not in (JobStatus.FAILED, JobStatus.CANCELLED):
                 raise Conflict(job_id, "job", f"is {job.status}; there is nothing to retry")
             cursor = await triggers.get_cursor(tx, job_id)
-            return await self._trigger(
+            retried = await self._trigger(
                 tx, TriggerRequest(job.connection_id, None, job.job_type, TRIGGER_PRIORITY, cursor)
             )
+            await self._record_job(tx, Action.JOBS_RETRY, job, retried_by=str(retried.id))
+            return retried
 
         job = await self._change(change, once)
         self._wakeup.wake()
@@ -212,6 +217,7 @@ class Jobs(BaseService):
                 ended = await get_job(tx, job_id, tenant_id)
                 raise Conflict(job_id, "job", f"is {ended.status} already")
             await connections.check_now(tx, [job.connection_id])
+            await self._record_job(tx, Action.JOBS_CANCEL, job)
             return await get_job(tx, job_id, tenant_id)
 
         return await self._pool.retrying(change)
@@ -235,6 +241,24 @@ class Jobs(BaseService):
             return await triggers.next_jobs(tx, which, state, after=after, limit=BATCH_SIZE)
 
         return await self._pool.retrying(read)
+
+    async def _trigger_for_somebody(self, tx: Transaction, request: TriggerRequest) -> Job:
+        job = await self._trigger(tx, request)
+        if not self._actor.is_application:
+            await self._record_job(tx, Action.CONNECTIONS_SYNC, job, priority=request.priority)
+        return job
+
+    async def _record_job(self, tx: Transaction, action: Action, job: Job, **more: Any) -> None:
+        """Record what is done to a job, as it was before."""
+        connection = await get_connection(tx, job.connection_id, None)
+        is_new = action is Action.CONNECTIONS_SYNC
+        entry = about(
+            connection,
+            action,
+            before=None if is_new else {"status": job.status},
+            after={"job_id": str(job.id), "job_type": job.job_type, **more},
+        )
+        await self._record(tx, entry, now=await self._clock.now(tx))
 
     async def _trigger(self, tx: Transaction, request: TriggerRequest) -> Job:
         notification, now = self._wakeup.notification, self._clock.instant()

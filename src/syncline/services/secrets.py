@@ -7,6 +7,7 @@ from uuid import UUID
 
 from syncline.engine.secrets.vault import Vault
 from syncline.keyring import CannotOpen
+from syncline.policy.audit import Action, Entry
 from syncline.services.base import BaseService, ServiceContext
 from syncline.store.data import credentials
 from syncline.store.pool import Transaction
@@ -47,9 +48,7 @@ class Secrets(BaseService):
         Each batch commits by itself, so a rotation can be interrupted, repeated, and run twice at
         the same time.
         """
-        total = await self._pool.retrying(
-            lambda tx: credentials.count_others(tx, self._vault.key_id)
-        )
+        total = await self._pool.retrying(self._begin)
         done, after = 0, BEFORE_ALL
         unreadable: tuple[UUID, ...] = ()
         while True:
@@ -61,6 +60,15 @@ class Secrets(BaseService):
             done, after = done + batch.done, batch.last
             unreadable += batch.unreadable
             on_progress(Rotation(done, max(0, total - done), unreadable))
+
+    async def _begin(self, tx: Transaction) -> int:
+        """Return how many credentials another key encrypts, and record the rotation if any."""
+        total = await credentials.count_others(tx, self._vault.key_id)
+        if total:
+            after = {"encrypted_with": self._vault.key_id, "connections": total}
+            entry = Entry(Action.SECRETS_ROTATE, subject=self._vault.key_id, after=after)
+            await self._record(tx, entry, now=await self._clock.now(tx))
+        return total
 
     async def _rotate_batch(self, tx: Transaction, *, after: UUID, limit: int) -> _Batch:
         locked = await credentials.lock_others(tx, self._vault.key_id, after=after, limit=limit)

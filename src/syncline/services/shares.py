@@ -1,6 +1,7 @@
 """Weights of tenants, and how many jobs may run at once."""
 
 from syncline.errors import Invalid
+from syncline.policy.audit import Action, Entry
 from syncline.policy.caps import EVERY, CapUse
 from syncline.policy.shares import TenantLimits, TenantShare
 from syncline.services.base import BaseService
@@ -51,8 +52,19 @@ class Shares(BaseService):
             raise Invalid("weight", f"is {weight}; it is {LEAST_WEIGHT} to {LARGEST_WEIGHT}")
 
         async def change(tx: Transaction) -> None:
+            now = await self._clock.now(tx)
+            before = [share.weight for share in await caps.read_shares(tx, tenant_id)] or [1.0]
             await caps.set_weight(tx, tenant_id, weight)
-            await caps.forget_heavy(tx, now=await self._clock.now(tx))
+            await caps.forget_heavy(tx, now=now)
+            if before != [weight]:
+                entry = Entry(
+                    Action.TENANTS_WEIGH,
+                    tenant_id,
+                    subject=tenant_id,
+                    before={"weight": before[0]},
+                    after={"weight": weight},
+                )
+                await self._record(tx, entry, now=now)
 
         await self._change(change)
 
@@ -77,11 +89,30 @@ class Shares(BaseService):
             raise Invalid("max_running", f"is {max_running}; it is 0 to {LARGEST_CAP}")
 
         async def change(tx: Transaction) -> None:
-            whose = tenant_id or EVERY, provider_slug or EVERY
+            whose, now = (tenant_id or EVERY, provider_slug or EVERY), await self._clock.now(tx)
+            before = {cap.key: cap.max_running for cap in (await caps.read(tx))[0]}.get(whose)
             if max_running is None:
                 await caps.clear(tx, *whose)
             else:
-                await caps.set_cap(tx, *whose, max_running, now=await self._clock.now(tx))
+                await caps.set_cap(tx, *whose, max_running, now=now)
             await self._wakeup.notify(tx)
+            if before != max_running:
+                await self._record(
+                    tx, _entry(tenant_id, provider_slug, before, max_running), now=now
+                )
 
         await self._change(change)
+
+
+def _entry(
+    tenant_id: str | None, provider_slug: str | None, before: int | None, after: int | None
+) -> Entry:
+    """Return what the audit says of a cap that was changed."""
+    return Entry(
+        Action.CAPS_CLEAR if after is None else Action.CAPS_SET,
+        tenant_id,
+        provider_slug,
+        " at ".join(name for name in (tenant_id, provider_slug) if name),
+        before=None if before is None else {"max_running": before},
+        after=None if after is None else {"max_running": after},
+    )

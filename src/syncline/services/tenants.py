@@ -6,6 +6,7 @@ from uuid import UUID
 
 from syncline.engine.upkeep.connector_files import ConnectorFiles
 from syncline.model import TenantSize
+from syncline.policy.audit import Action, Entry
 from syncline.services.base import BaseService, ServiceContext
 from syncline.services.validation import check_text
 from syncline.store.data import connections, keys, tenants
@@ -72,7 +73,12 @@ class Tenants(BaseService):
         check_text("tenant_id", tenant_id, characters=255)
 
         async def revoke(tx: Transaction) -> int:
-            return await keys.revoke_of_tenant(tx, tenant_id, now=await self._clock.now(tx))
+            now = await self._clock.now(tx)
+            revoked = await keys.revoke_of_tenant(tx, tenant_id, now=now)
+            after = {"keys_revoked": revoked}
+            entry = Entry(Action.TENANTS_DELETE, tenant_id, subject=tenant_id, after=after)
+            await self._record(tx, entry, now=now)
+            return revoked
 
         # First, so that the tenant adds no rows meanwhile.
         revoked = await self._pool.retrying(revoke)

@@ -27,7 +27,8 @@ def maintenance(world: World, pool: Pool) -> Maintenance:
     """Maintenance that reports to the telemetry of the world's engine."""
     files = ConnectorFiles(pool, {})
     telemetry = world.engine.telemetry.upkeep
-    return Maintenance(pool, clock_from(world.clock), telemetry, KeyUses(pool), files)
+    clock = clock_from(world.clock)
+    return Maintenance(pool, clock, telemetry, KeyUses(pool, clock), files)
 
 
 @pytest.fixture

@@ -1,11 +1,12 @@
 """Who changed what, and when: rows that are added once and never change."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from syncline.clock import new_id
-from syncline.policy.audit import Actor, Entry, shown
+from syncline.policy.audit import NOBODY, Action, Actor, Entry, shown
 from syncline.store.errors import expect
 from syncline.store.pool import Transaction
 
@@ -45,3 +46,10 @@ def _row(entry: Entry) -> str:
     )
     before, after = shown(entry.before) or "null", shown(entry.after) or "null"
     return f'{plain[:-1]}, "before": {before}, "after": {after}}}'
+
+
+async def record_refusals(tx: Transaction, refused: Mapping[str, int], *, now: datetime) -> None:
+    """Record how many invalid keys came from each address."""
+    for address, count in refused.items():
+        entry = Entry(Action.SESSIONS_REFUSE, count=count)
+        await record(tx, replace(NOBODY, address=address), [entry], now=now)

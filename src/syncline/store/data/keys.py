@@ -1,6 +1,7 @@
 """API keys, and the browser sessions that began with one."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -81,10 +82,15 @@ async def save_uses(tx: Transaction, uses: Mapping[UUID, datetime]) -> int:
     return await tx.execute(SAVE_USES, list(uses), list(uses.values()))
 
 
+READ_KEY = """
+    -- One key, which nobody else changes until the transaction ends.
+    SELECT id, name, tenant_id, prefix, scope, created_at, expires_at, revoked_at, last_used_at
+      FROM {schema}.api_keys WHERE id = $1 FOR NO KEY UPDATE
+"""
+
 REVOKE_KEY = """
-    -- Revoke a key; one that is revoked already keeps its time.
-    UPDATE {schema}.api_keys SET revoked_at = coalesce(revoked_at, $2) WHERE id = $1
- RETURNING id, name, tenant_id, prefix, scope, created_at, expires_at, revoked_at, last_used_at
+    -- Revoke a key.
+    UPDATE {schema}.api_keys SET revoked_at = $2 WHERE id = $1
 """
 
 END_SESSIONS = """
@@ -93,12 +99,17 @@ END_SESSIONS = """
 """
 
 
-async def revoke(tx: Transaction, key_id: UUID, *, now: datetime) -> ApiKey | None:
-    row = await tx.fetchrow(REVOKE_KEY, key_id, now)
-    if row is None:
-        return None
-    await tx.execute(END_SESSIONS, key_id)
-    return _key(row)
+async def lock(tx: Transaction, key_id: UUID) -> ApiKey | None:
+    row = await tx.fetchrow(READ_KEY, key_id)
+    return _key(row) if row is not None else None
+
+
+async def revoke(tx: Transaction, key: ApiKey, *, now: datetime) -> ApiKey:
+    """Return the key as it is then; one that is revoked already keeps its time."""
+    if key.revoked_at is None:
+        await tx.execute(REVOKE_KEY, key.id, now)
+    await tx.execute(END_SESSIONS, key.id)
+    return replace(key, revoked_at=key.revoked_at or now)
 
 
 REVOKE_KEYS_OF_TENANT = """
@@ -187,8 +198,8 @@ DELETE_SESSION = """
 """
 
 
-async def delete_session(tx: Transaction, digest: bytes) -> None:
-    await tx.execute(DELETE_SESSION, digest)
+async def delete_session(tx: Transaction, digest: bytes) -> bool:
+    return await tx.execute(DELETE_SESSION, digest) == 1
 
 
 def _key(row: Mapping[str, Any]) -> ApiKey:
