@@ -32,6 +32,7 @@ CONFIGS: dict[str, type[Configuration]] = {
 RUN_ELSEWHERE = {
     ("README.md", "python"): "tests/docs/test_readme.py, and the last of them here",
     ("docs/guide/api.md", "sh"): "tests/api/test_guide.py",
+    ("docs/guide/client.md", "python"): "tests/client/test_guide.py",
     ("docs/guide/first-connector.md", "python"): "tests/docs/test_tutorial.py",
     ("docs/guide/first-connector.md", "json"): "tests/docs/test_tutorial.py",
     ("docs/guide/operating.md", "sql"): "tests/docs/test_docs.py",

@@ -1,0 +1,86 @@
+"""The arguments of calls: filters of listings, and fields of what is added."""
+
+from datetime import datetime
+from typing import Any, Literal, Required, TypedDict
+from uuid import UUID
+
+Json = dict[str, Any]
+
+
+class Paged(TypedDict, total=False):
+    """How many items each request asks for: 1 to 500."""
+
+    page_size: int
+
+
+class ConnectionFilters(Paged, total=False):
+    tenant: str | None
+    provider: str | None
+    status: str | None
+    prefix: str | None
+    order: Literal["id", "external_id", "staleness"]
+
+
+class JobFilters(Paged, total=False):
+    tenant: str | None
+    connection: UUID | str | None
+    provider: str | None
+    status: str | None
+    type: str | None
+    since: datetime | None
+    until: datetime | None
+
+
+class FollowFilters(Paged, total=False):
+    tenant: str | None
+    connection: UUID | str | None
+    provider: str | None
+    kind: str | None
+
+
+class SignalFilters(FollowFilters, total=False):
+    since: datetime | None
+    until: datetime | None
+    order: Literal["newest", "oldest"]
+
+
+class NewConnection(TypedDict, total=False):
+    """A connection to add. With a tenant's own key, leave `tenant_id` out."""
+
+    tenant_id: str | None
+    provider_slug: Required[str]
+    external_id: Required[str]
+    config: Json | None
+    interval_seconds: int | None
+
+
+class OneConnection(NewConnection, total=False):
+    """A connection to add alone. `force` accepts an unknown provider and any config."""
+
+    credentials: Json | None
+    force: bool
+
+
+class Changes(TypedDict, total=False):
+    """What to change; what is left out stays. None is the default interval, or no cursor."""
+
+    interval_seconds: int | None
+    config: Json | None
+    cursor: Any
+    expected: str | None
+    force: bool
+
+
+class NewKeyFields(TypedDict, total=False):
+    name: Required[str]
+    tenant_id: str | None
+    scope: Literal["read", "operate", "admin"]
+    expires_in_days: int | None
+    never_expires: bool
+
+
+class BudgetFields(TypedDict, total=False):
+    calls: Required[int | Literal["unlimited"]]
+    per: str | float
+    burst: int | None
+    providers: list[str]
