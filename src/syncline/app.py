@@ -47,6 +47,7 @@ from syncline.services.explain import Explanations
 from syncline.services.gates import Gates
 from syncline.services.jobs import Jobs
 from syncline.services.names import Names
+from syncline.services.search import Search
 from syncline.services.secrets import Secrets
 from syncline.services.shares import Shares
 from syncline.services.signals import Signals
@@ -73,6 +74,7 @@ class Engine:
     workers: Workers
     tenants: Tenants
     names: Names
+    search: Search
     stats: Stats
     doctor: Doctor
     gates: Gates
@@ -330,6 +332,7 @@ class Engine:
         self.signals = Signals(context)
         self.workers = Workers(context)
         self.names = Names(context)
+        self.search = Search(context)
         self.stats = Stats(context)
         self._explanations = Explanations(context)
 

@@ -120,3 +120,25 @@ async def test_times_are_in_utc_and_marked_for_the_script(world: World, local: C
     at = re.search(r'<time datetime="([^"]*)" title="([^"]*) UTC" data-at="">\2 UTC</time>', page)
     assert at is not None
     assert datetime.fromisoformat(at[1]).utcoffset() == timedelta()
+
+
+async def test_the_search_page_groups_what_it_found(world: World, local: Client) -> None:
+    connection = await named(world, "octo/<widgets>", tenant="hub & co")
+    job = await world.job(connection)
+
+    empty = await local.get("/search")
+    assert "What you can type" in words(empty)
+    assert '<form class="find" method="get" action="/search"' in empty.text
+    found = await local.get("/search?q=WIDG")
+    assert "Connections octo/<widgets> github · hub & co active" in words(found)
+    assert f'href="/connections/{connection.id}"' in found.text
+    tenants = await local.get("/search?q=hub")
+    assert 'href="/tenants?tenant=hub+%26+co"' in tenants.text
+    assert 'href="/providers?provider=github"' in tenants.text
+    assert "Nothing matches" in words(await local.get("/search?q=zzz"))
+    for id_, path in ((connection.id, "connections"), (job, "jobs")):
+        whole = await local.get(f"/search?q={id_}")
+        assert (whole.status_code, whole.headers["location"]) == (303, f"/{path}/{id_}")
+        listed = await local.get(f"/search?q={id_}&list=1")
+        assert f'href="/{path}/{id_}"' in listed.text
+    assert (await local.get("/search?q=a%00b")).status_code == 422

@@ -170,6 +170,7 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
         "new": NewConnection("acme", "tickets", "a-1"),
         "which": JobFilter(),
         "states": ["failed"],
+        "text": "acme",
     }
     found: dict[str, Callable[[], Awaitable[Any]]] = {}
     for owner, prefix in (
@@ -181,6 +182,7 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
         (engine.workers, "workers."),
         (engine.tenants, "tenants."),
         (engine.stats, "stats."),
+        (engine.search, "search."),
         (engine.doctor, "doctor."),
     ):
         for name, method in inspect.getmembers(owner, inspect.iscoroutinefunction):

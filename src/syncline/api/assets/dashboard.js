@@ -102,6 +102,47 @@ if (live && document.querySelector("[data-live], [data-retry]")) {
   });
 }
 
+const find = document.getElementById("find");
+const found = document.getElementById("found");
+if (find) {
+  const LOOK_AFTER = 200;
+  let asked = 0, timer;
+  const links = () => [find, ...found.querySelectorAll("li:nth-child(-n+7) a")];
+  const close = () => { found.hidden = true; asked += 1; };
+  const search = async () => {
+    const text = find.value.trim(), number = ++asked;
+    if (!text) return close();
+    try {
+      const answer = await fetch(`/search?list=1&q=${encodeURIComponent(text)}`, { credentials: "same-origin", signal: AbortSignal.timeout(PATIENCE) });
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const results = page.getElementById("results");
+      if (number !== asked || !results) return;
+      localize(page);
+      found.replaceChildren(...document.adoptNode(results).children);
+      found.querySelectorAll("[id]").forEach((part) => { part.id = `found-${part.id}`; });
+      found.querySelectorAll("[aria-labelledby]").forEach((part) => part.setAttribute("aria-labelledby", `found-${part.getAttribute("aria-labelledby")}`));
+      found.hidden = false;
+    } catch { /* Enter still asks the server */ }
+  };
+  find.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(search, LOOK_AFTER); });
+  find.form.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (event.key === "Escape") { close(); find.focus(); }
+    if (!step || found.hidden) return;
+    event.preventDefault();
+    const all = links();
+    all[(all.indexOf(document.activeElement) + step + all.length) % all.length].focus();
+  });
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest("input, select, textarea, [contenteditable]");
+    if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    find.focus();
+    find.select();
+  });
+  document.addEventListener("click", (event) => { if (!find.form.contains(event.target)) close(); });
+}
+
 const theme = document.getElementById("theme");
 if (theme) {
   const root = document.documentElement;
