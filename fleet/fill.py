@@ -27,7 +27,8 @@ ADD_CONNECTIONS = """
                'why', whys[1 + n / 50 % 4], 'since', now() - interval '1 hour') END,
            now() - interval '30 days', now() - interval '1 hour',
            CASE WHEN status = 'active' THEN slot ELSE timestamptz '0002-01-01 00:00+00' END,
-           slot - make_interval(secs => $3::float8),
+           CASE WHEN status = 'active' THEN slot - make_interval(secs => $3::float8)
+                ELSE now() - interval '1 hour' - n * interval '1 second' END,
            jsonb_build_object('sync', jsonb_build_object(
                'first_activated_at', '2026-01-01T00:00:00Z',
                'next_run_at', to_char(slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),

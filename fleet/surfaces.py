@@ -26,7 +26,7 @@ AT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 COUNT = r"(?:at least )?[\d,]+ (?:other )?(?:connection|tenant)s?"
 PATTERNS = {
     name: re.compile(
-        rf"\b{name}\b[^;]{{0,200}}?" + sentence.replace("{at}", AT).replace("{count}", COUNT)
+        rf"\b{name}\b[^;]{{0,400}}?" + sentence.replace("{at}", AT).replace("{count}", COUNT)
     )
     for name, sentence in SENTENCES.items()
 }

@@ -91,6 +91,32 @@ async def test_pages_of_connections_are_those_wanted_in_order(world: World) -> N
             assert [one.id for one in found] == in_order, (asked, order)
 
 
+async def test_the_oldest_last_run_is_found_among_many(world: World) -> None:
+    """The copies on the connections are old, in another order, and few of them are looked at."""
+    await world.sql(
+        "INSERT INTO {schema}.connections (id, tenant_id, provider_slug, external_id,"
+        "                                  last_finished_at)"
+        " SELECT lpad(to_hex(n), 32, '0')::uuid, 'acme', 'github', n::text,"
+        "        $1::timestamptz + n % 700 * interval '1 minute' FROM generate_series(1, 1500) n",
+        at("00:00"),
+    )
+    await world.sql(
+        "INSERT INTO {schema}.sync_jobs (tenant_id, provider_slug, connection_id, status,"
+        "                                started_at, finished_at)"
+        " SELECT tenant_id, provider_slug, id, 'succeeded', done, done FROM (SELECT *,"
+        "        $1::timestamptz + external_id::int * 7919 % 1440 * interval '1 minute' AS done"
+        "          FROM {schema}.connections WHERE external_id::int % 4 > 0) ran",
+        at("00:00"),
+    )
+    in_tenant = await connections_by(world, tenant_id="acme", order="staleness", limit=400)
+
+    found = await connections_by(world, order="staleness", limit=400)
+
+    assert [one.id for one in found] == [one.id for one in in_tenant]
+    first = await world.engine.connections.list(order="staleness", limit=5)
+    assert [one.id for one in first] == [one.id for one in in_tenant[:5]]
+
+
 async def test_a_list_continues_after_its_token_in_every_order(world: World) -> None:
     await fill_connections(world)
     for order in ("id", "external_id", "staleness"):

@@ -53,14 +53,17 @@ class Stats(BaseService):
 
         return await self._pool.reading(read)
 
-    async def providers(self, *, tenant_id: str | None = None) -> Providers:
+    async def providers(
+        self, *, tenant_id: str | None = None, overview: Overview | None = None
+    ) -> Providers:
         """Return the providers in use and their health.
 
-        An operator also sees the providers that live workers have connectors for.
+        An operator also sees the providers that live workers have connectors for. An `overview`
+        that was read a moment ago, of the same tenant, is not read again.
         """
 
         async def read(tx: Transaction) -> Providers:
-            seen = await self._read_overview(tx, tenant_id, 0)
+            seen = overview or await self._read_overview(tx, tenant_id, 0)
             total = seen.counts.connections
             connections = await providers.count_connections(tx, tenant_id, total=total)
             slugs = {*connections.by_provider, *seen.queues, *seen.outcomes, *seen.failed}

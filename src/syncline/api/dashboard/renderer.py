@@ -82,9 +82,12 @@ class Dashboard:
             for period in PERIODS
         }
         self.freshness: Cached[Freshness] = Cached(engine.stats.freshness, FRESHNESS_CACHED_SECONDS)
-        self.providers: Cached[Providers] = Cached(engine.stats.providers, PROVIDERS_CACHED_SECONDS)
+        self.providers: Cached[Providers] = Cached(self._read_providers, PROVIDERS_CACHED_SECONDS)
         self.tenants: Cached[list[str]] = Cached(engine.stats.tenants, TENANTS_CACHED_SECONDS)
         self._environment = _environment()
+
+    async def _read_providers(self) -> Providers:
+        return await self.engine.stats.providers(overview=await self.overview.get())
 
     async def known_providers(self) -> list[str]:
         """Return the providers to filter by."""

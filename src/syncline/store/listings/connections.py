@@ -4,6 +4,7 @@ The filters choose the index, not the planner: a tenant, or any status but activ
 checks the other filters row by row. Every order ends in the id.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +16,8 @@ from syncline.store.pool import Transaction
 
 NEVER = datetime(1, 2, 1, tzinfo=UTC)  # sorts first; asyncpg reads the earliest time as infinite
 FIRST_ID = UUID(int=0)
-
+# How many connections are looked at for the oldest last run, one number after the other.
+LOOKED_AT = (1_000, 10_000, 2**31)
 
 Place = tuple[Any, UUID]
 """Where a page ended: the sort key (None in the order of ids), and the id."""
@@ -78,19 +80,31 @@ BY_NAME_IN_TENANT = """
 """
 
 BY_STALENESS = """
-    -- Connections of every tenant, the oldest last run first. There is no index for this: every
-    -- run would have to update it.
+    -- Connections of every tenant, the oldest last run first, among those whose own copy of it is
+    -- the oldest. A copy is never newer than the truth, so all others have run since the last copy
+    -- among these. There is no index for this: every run would have to update it.
+    WITH oldest AS MATERIALIZED (
+        SELECT * FROM {schema}.connections
+         WHERE $1::text IS NULL AND ($2::text IS NULL OR provider_slug = $2)
+           AND ($3::text IS NULL OR status = $3)
+           AND ($4::text IS NULL OR starts_with(external_id, $4))
+         ORDER BY coalesce(last_finished_at, '0001-02-01 00:00:00+00'), id LIMIT $8
+    ), seen AS (
+        SELECT count(*) AS count, max(coalesce(last_finished_at, '0001-02-01 00:00:00+00')) AS until
+          FROM oldest
+    )
     SELECT c.id, tenant_id, provider_slug, external_id, status, config, metadata, status_reason,
            created_at, updated_at,
-           greatest(c.last_finished_at, done.finished_at) AS last_finished_at
-      FROM {schema}.connections c
+           greatest(c.last_finished_at, done.finished_at) AS last_finished_at,
+           seen.count < $8 AS is_everybody,
+           coalesce(greatest(c.last_finished_at, done.finished_at), '0001-02-01 00:00:00+00')
+               < seen.until AS is_certain
+      FROM oldest c CROSS JOIN seen
       LEFT JOIN LATERAL (
            SELECT j.finished_at FROM {schema}.sync_jobs j
             WHERE j.connection_id = c.id AND {is_completion}
             ORDER BY j.finished_at DESC LIMIT 1) done ON true
-     WHERE $1::text IS NULL AND ($2::text IS NULL OR provider_slug = $2)
-       AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR starts_with(external_id, $4))
-       AND (coalesce(greatest(c.last_finished_at, done.finished_at), '0001-02-01 00:00:00+00'),
+     WHERE (coalesce(greatest(c.last_finished_at, done.finished_at), '0001-02-01 00:00:00+00'),
             c.id) > ($5, $6)
      ORDER BY coalesce(greatest(c.last_finished_at, done.finished_at), '0001-02-01 00:00:00+00'),
               c.id LIMIT $7
@@ -138,7 +152,11 @@ async def read_page(
     """Return the next connections in the order, each with its place."""
     key, id_ = after or (_beginning(order), FIRST_ID)
     filters = (wanted.tenant_id, wanted.provider_slug, wanted.status, wanted.external_id_prefix)
-    rows = await tx.fetch(_statement(wanted, order), *filters, key, id_, limit)
+    statement, everything = _statement(wanted, order), (*filters, key, id_, limit)
+    if statement is BY_STALENESS:
+        rows = await _read_stalest(tx, everything, limit)
+    else:
+        rows = await tx.fetch(statement, *everything)
     finished = await tx.fetch(LAST_FINISHED, [row["id"] for row in rows]) if rows else ()
     last_finished_at = {row["id"]: row["last_finished_at"] for row in finished}
     return [
@@ -148,6 +166,17 @@ async def read_page(
         )
         for row in rows
     ]
+
+
+async def _read_stalest(tx: Transaction, arguments: Sequence[Any], limit: int) -> Sequence[Any]:
+    """Look at more and more connections, until nobody else can have an older last run."""
+    rows: Sequence[Any] = ()
+    for looked_at in LOOKED_AT:
+        rows = await tx.fetch(BY_STALENESS, *arguments, looked_at)
+        is_certain = len(rows) >= limit and rows[-1]["is_certain"]
+        if is_certain or (rows and rows[0]["is_everybody"]):
+            break
+    return rows
 
 
 def _place(row: Any, order: ConnectionOrder) -> Place:
