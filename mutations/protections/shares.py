@@ -3,6 +3,7 @@
 from mutations.mutation import Mutation
 
 CAPS = "tests/engine/worker/test_caps.py"
+BLOCKS = "tests/store/test_cap_blocks.py"
 SHARES_TESTS = "tests/engine/worker/test_shares.py"
 
 SHARES = (
@@ -16,9 +17,9 @@ SHARES = (
                 "        has_new = True\n",
             ),
             (
-                "with_uncounted=all_of_them)\n",
-                "with_uncounted=all_of_them)\n"
-                "        held, _ = await caps.lock(tx, keys, now=now, new_for=NEW_FOR)\n",
+                "        if found.has_ended_block:\n",
+                "        held, _ = await caps.lock(tx, keys, now=now, new_for=NEW_FOR)\n"
+                "        if found.has_ended_block:\n",
             ),
         ),
         "tests/store/test_cap_races.py::test_what_is_claimed_while_a_claim_begins_is_counted_by_it",
@@ -29,6 +30,47 @@ SHARES = (
         "store/queue/claims.py",
         (("SELECT tenant_id, provider_slug FROM {schema}.caps\n", "SELECT '', ''\n"),),
         "tests/store/test_cap_races.py::test_a_claim_that_does_not_know_of_a_cap_leaves_its_jobs",
+    ),
+    Mutation(
+        "blocks of places: counted by everybody",
+        "places that a process has taken count only once they are filled",
+        "policy/caps.py",
+        (("self._room[key] -= places", "self._room[key] -= 0 * places"),),
+        f"{BLOCKS}::test_everybody_counts_the_places_of_a_block",
+    ),
+    Mutation(
+        "blocks of places: locked by a claim",
+        "a block is dropped while a claim fills it",
+        "store/queue/claims.py",
+        ((" FOR UPDATE OF mine SKIP LOCKED", ""),),
+        f"{BLOCKS}::test_a_block_counts_as_long_as_a_claim_fills_it",
+    ),
+    Mutation(
+        "blocks of places: counted after they are dropped",
+        "what a dropped block brought in is not counted",
+        "engine/worker/share_book.py",
+        (
+            (
+                "            found = await caps.count(tx, now=now, with_uncounted=all_of_them)\n"
+                "        if all_of_them",
+                "            found.in_blocks.clear()\n        if all_of_them",
+            ),
+        ),
+        f"{BLOCKS}::test_what_a_block_brought_in_before_it_is_dropped_is_counted",
+    ),
+    Mutation(
+        "blocks of places: another value of the cap",
+        "a block of a wider cap is filled under a narrower one",
+        "store/queue/claims.py",
+        (("USING (tenant_id, provider_slug, max_running)", "USING (tenant_id, provider_slug)"),),
+        f"{BLOCKS}::test_a_block_of_another_value_of_the_cap_is_not_used",
+    ),
+    Mutation(
+        "blocks of places: no more than were taken",
+        "a process never finishes its block",
+        "engine/worker/ample_claims.py",
+        (("        block.left.take_all(", "        Counter("),),
+        "tests/engine/worker/test_ample_claims.py::test_no_claim_passes_a_cap_whoever_dies",
     ),
     Mutation(
         "what runs under a cap: everybody's",

@@ -1,7 +1,7 @@
 """Where there is room under caps (P9)."""
 
 from support.world import at
-from syncline.policy.caps import Cap, Rooms
+from syncline.policy.caps import Cap, Rooms, places_for_block
 
 NOON = at("12:00")
 CAPS = [Cap("acme", "", 5, NOON), Cap("", "github", 6, NOON), Cap("acme", "github", 2, NOON)]
@@ -40,3 +40,19 @@ def test_a_cap_that_is_not_held_has_no_room() -> None:
 def test_a_job_under_no_cap_always_has_room() -> None:
     rooms = Rooms(CAPS, {}, held=())
     assert take_all(rooms, "other", "tickets") == 100
+
+
+def test_places_in_blocks_are_taken() -> None:
+    rooms = Rooms(CAPS, {("acme", "tickets"): 1}, held=KEYS, in_blocks={("acme", ""): 3})
+    assert take_all(rooms, "acme", "tickets") == 1
+
+
+def test_a_block_that_outlived_its_cap_counts_nowhere() -> None:
+    rooms = Rooms(CAPS, {}, held=KEYS, in_blocks={("gone", ""): 3})
+    assert rooms.least == 2
+
+
+def test_a_block_holds_many_claims_and_leaves_most_of_the_room() -> None:
+    assert places_for_block(100_000, 41) == 8200
+    assert places_for_block(1000, 41) == 250
+    assert places_for_block(400, 41) == 0, "the others need it"

@@ -26,6 +26,7 @@ EMPTY = "; ".join(
         "prune_walks",
         "gates",
         "caps",
+        "cap_blocks",
         "tenant_shares",
         "tenant_pauses",
         "budgets",

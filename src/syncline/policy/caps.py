@@ -1,11 +1,14 @@
 """How many jobs may run at once, of a tenant, of a provider, or of a tenant at a provider (P9)."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 EVERY = ""  # stands for every tenant, or every provider
+# A process takes places for so many claims at once, but no more than a quarter of those that are
+# free: the others have the rest, and get these as soon as they are used or given back.
+CLAIMS_OF_BLOCK, LEAST_CLAIMS_OF_BLOCK, SHARE_OF_ROOM = 200, 4, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +59,21 @@ class Rooms:
         running: Mapping[tuple[str, str], int],
         *,
         held: Collection[tuple[str, str]],
+        in_blocks: Mapping[tuple[str, str], int] | None = None,
     ) -> None:
-        """Take the caps, the running jobs by tenant and provider, and the caps that are locked."""
+        """Take the caps, what runs by tenant and provider, the caps that are locked, and blocks."""
         self.held = sorted(held)
         self._room = {cap.key: cap.max_running if cap.key in held else 0 for cap in caps}
-        for pair, count in running.items():
-            for key in self.keys(*pair):
-                self._room[key] -= count
+        self.take_all(running)
+        for key, places in (in_blocks or {}).items():
+            if key in self._room:
+                self._room[key] -= places
+
+    @classmethod
+    def of_block(cls, caps: Iterable[Cap], places: int) -> "Rooms":
+        """Return room for so many jobs under each of these caps."""
+        filled = [replace(cap, max_running=places) for cap in caps]
+        return cls(filled, {}, held={cap.key for cap in filled})
 
     def keys(self, tenant_id: str, provider_slug: str) -> list[tuple[str, str]]:
         """Return the caps that a job is under."""
@@ -76,6 +87,12 @@ class Rooms:
         """Take the place of one job."""
         for key in self.keys(tenant_id, provider_slug):
             self._room[key] -= 1
+
+    def take_all(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Take the places of so many jobs of each tenant and provider."""
+        for pair, count in counts.items():
+            for key in self.keys(*pair):
+                self._room[key] -= count
 
     def fits(self, tenant_id: str, provider_slug: str) -> bool:
         """Take the place of one job if there is room, and return whether there was."""
@@ -91,3 +108,9 @@ class Rooms:
     def least(self) -> int:
         """How many jobs may start whosever they are."""
         return min(self._room.values())
+
+
+def places_for_block(room: int, per_claim: int) -> int:
+    """Return how many of the free places a process may take at once; 0 if there are too few."""
+    places = min(room // SHARE_OF_ROOM, CLAIMS_OF_BLOCK * per_claim)
+    return places if places >= LEAST_CLAIMS_OF_BLOCK * per_claim else 0

@@ -204,6 +204,7 @@ class Claimer:
             lines=self._lines.columns(from_start=from_start, only=only),
             ended=ended.first(OFFERED_FOR_ONE * wanted.limit),
             held=wanted.held,
+            block=wanted.block,
         )
         found = await self._race(session, request, wanted)
         if found is None:

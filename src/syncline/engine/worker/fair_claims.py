@@ -6,14 +6,14 @@ the queue has found, and the same statement checks each of them as ever.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from syncline.clock import monotonic, pause
 from syncline.engine.context import EngineContext
+from syncline.engine.worker.ample_claims import AmpleClaims, Fill
 from syncline.engine.worker.queue_walk import QueueWalk
 from syncline.engine.worker.share_book import ShareBook
 from syncline.engine.worker.slots import Slots
@@ -42,8 +42,6 @@ MOST_SUSPECTS, POISON_EVERY_SECONDS = 20, 0.5
 ANY_LAPSES = 32767  # the column is a smallint
 NO_CAPS = Rooms((), {}, held=())
 
-Fill = Callable[[SessionLease, Wanted], Awaitable[tuple[Sequence[Any], bool]]]
-
 
 class FairClaims:
     """Decides whose jobs one kind of slots gets, as long as that matters."""
@@ -55,6 +53,7 @@ class FairClaims:
         self._flight_by_type = context.settings.executor.single_flight == "job_type"
         self._slots = slots
         self._book = book
+        self._ample = AmpleClaims(context.pool, context.clock, book)
         self._walk = QueueWalk(context.clock, slots.providers)
         self._turns = Turns()
         self._heavy: frozenset[str] = frozenset()
@@ -145,9 +144,10 @@ class FairClaims:
         `fill` claims what stands first, for slots that are left.
         """
         if self._book.caps and not self._heavy:
-            ample = await self._claim_amply(wanted, fill)
+            ample = await self._ample.claim(session, wanted, fill)
             had_paused, self._is_ample = self._is_ample, ample is not None
             if ample is not None:
+                self.note_ordinary(is_full=ample[1])
                 return ample
             if had_paused:
                 await self._begin(session)
@@ -272,22 +272,6 @@ class FairClaims:
             return []
         return list((await claims.claim(tx, request, wanted.lease)).jobs)
 
-    async def _claim_amply(self, wanted: Wanted, fill: Fill) -> tuple[Sequence[Any], bool] | None:
-        """Claim what stands first, if every cap has room for all of it; else return None."""
-        if min(cap.max_running for cap in self._book.caps.values()) < wanted.limit:
-            return None
-        with suppress(*LostRace):
-            async with self._pool.transaction() as tx:
-                rooms, all_free = await self._book.lock_and_count(tx, sorted(self._book.caps))
-                if not all_free or rooms.least < wanted.limit:
-                    return None
-                rows, is_full = await fill(
-                    lambda: nullcontext(tx), replace(wanted, held=rooms.held)
-                )
-            self.note_ordinary(is_full=is_full)
-            return rows, is_full
-        return None
-
     async def _claim_capped(self, session: SessionLease, wanted: Wanted) -> tuple[list[Any], bool]:
         """Claim jobs where caps are set; return them, and whether more may be due.
 
@@ -360,7 +344,9 @@ class FairClaims:
         rows: list[Any] = []
         try:
             async with self._pool.transaction() as tx:
-                rooms, all_free = await self._book.lock_and_count(tx, keys)
+                rooms, all_free = await self._book.lock_and_count(
+                    tx, keys, giving_back=self._ample.end_block()
+                )
                 fitting = [job for job in drawn if rooms.fits(job.tenant_id, job.provider_slug)]
                 rows = await self._claim_drawn(tx, wanted, fitting, held=rooms.held)
                 rows += await self._claim_poison(tx, wanted, poison, rooms)

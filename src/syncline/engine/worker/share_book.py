@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from uuid import UUID
 
 from syncline.clock import monotonic
 from syncline.engine.context import EngineContext
 from syncline.policy.caps import EVERY, Cap, Rooms
 from syncline.store.pool import SessionLease, Transaction
-from syncline.store.queue import caps
+from syncline.store.queue import cap_blocks, caps
 
 STALE_SECONDS = 0.75
 COUNT_ALL_EVERY_SECONDS = 5.0
@@ -58,22 +59,29 @@ class ShareBook:
         return sorted(keys & self.caps.keys())
 
     async def lock_and_count(
-        self, tx: Transaction, keys: Sequence[tuple[str, str]]
+        self, tx: Transaction, keys: Sequence[tuple[str, str]], *, giving_back: UUID | None = None
     ) -> tuple[Rooms, bool]:
         """Lock caps and count what runs; return where there is room, and whether all were free.
 
         The count is a statement after the lock, so it sees what the last holder committed. It
         counts all running jobs as long as some may have been claimed without regard to the caps.
+        A block is counted whole until it is given back, or has ended and is dropped.
         """
         now = self._clock.instant()
         held, has_new = await caps.lock(tx, keys, now=now, new_for=NEW_FOR)
+        if giving_back is not None:
+            await cap_blocks.give_back(tx, giving_back)
         all_of_them = has_new or self._has_uncounted or monotonic() >= self._count_all_at
-        running, uncounted = await caps.count_running(tx, now=now, with_uncounted=all_of_them)
+        found = await caps.count(tx, now=now, with_uncounted=all_of_them)
+        if found.has_ended_block:
+            await cap_blocks.drop_ended(tx, now=now)
+            found = await caps.count(tx, now=now, with_uncounted=all_of_them)
         if all_of_them:
             self._has_uncounted = any(
-                count and self.covering({pair}) for pair, count in uncounted.items()
+                count and self.covering({pair}) for pair, count in found.uncounted.items()
             )
             self._count_all_at = monotonic() + COUNT_ALL_EVERY_SECONDS
         known = self.caps | {cap.key: cap for cap in held}
-        rooms = Rooms(known.values(), running, held={cap.key for cap in held})
+        held_keys = {cap.key for cap in held}
+        rooms = Rooms(known.values(), found.running, held=held_keys, in_blocks=found.in_blocks)
         return rooms, len(held) == len(keys)

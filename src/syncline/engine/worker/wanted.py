@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from syncline.store.queue.claims import Lease
 
@@ -15,3 +16,4 @@ class Wanted:
     poison_jobs: int
     lease: Lease
     held: Sequence[tuple[str, str]] = ()  # caps that the claim's transaction holds
+    block: UUID | None = None  # whose places the claim fills, under all caps

@@ -81,6 +81,7 @@ NEEDED = {
     "credentials": EVERYTHING,
     "gates": EVERYTHING,
     "caps": EVERYTHING,
+    "cap_blocks": EVERYTHING,
     "tenant_shares": EVERYTHING,
     "gate_reports": EVERYTHING,
     "limited_connections": EVERYTHING,

@@ -5,6 +5,7 @@ own: the count then sees whatever the one before committed.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from syncline.policy.caps import Cap, CapUse
@@ -61,8 +62,10 @@ async def lock(
 
 
 COUNT = """
-    -- The running jobs that were claimed under a cap, and cancelled ones that may still run.
-    SELECT tenant_id, provider_slug, count(*) AS running, 0 AS uncounted FROM (
+    -- The running jobs that were claimed under a cap, and cancelled ones that may still run; then
+    -- the places that processes have taken in blocks, and whether one of the blocks has ended.
+    SELECT tenant_id, provider_slug, count(*) AS running, 0 AS uncounted, NULL::bool AS is_ended
+      FROM (
         SELECT tenant_id, provider_slug FROM {schema}.sync_jobs
          WHERE status = 'running' AND is_counted
          UNION ALL
@@ -70,13 +73,18 @@ COUNT = """
          WHERE status <> 'running' AND (stops_by IS NOT NULL OR lease_token IS NOT NULL)
            AND coalesce(stops_by, lease_expires_at) > coalesce($1::timestamptz, now())) AS counted
      GROUP BY tenant_id, provider_slug
+     UNION ALL
+    SELECT tenant_id, provider_slug, sum(places), 0,
+           bool_or(ends_at <= coalesce($1::timestamptz, now()))
+      FROM {schema}.cap_blocks GROUP BY tenant_id, provider_slug
 """
 
 COUNT_ALL = """
     -- The same over all running jobs: some were claimed before the cap was set, or by hand, or by a
     -- version that knows no caps.
     SELECT tenant_id, provider_slug, count(*) AS running,
-           count(*) FILTER (WHERE NOT is_counted) AS uncounted FROM (
+           count(*) FILTER (WHERE NOT is_counted) AS uncounted, NULL::bool AS is_ended
+      FROM (
         SELECT tenant_id, provider_slug, is_counted FROM {schema}.sync_jobs
          WHERE status = 'running'
          UNION ALL
@@ -84,17 +92,35 @@ COUNT_ALL = """
          WHERE status <> 'running' AND (stops_by IS NOT NULL OR lease_token IS NOT NULL)
            AND coalesce(stops_by, lease_expires_at) > coalesce($1::timestamptz, now())) AS counted
      GROUP BY tenant_id, provider_slug
+     UNION ALL
+    SELECT tenant_id, provider_slug, sum(places), 0,
+           bool_or(ends_at <= coalesce($1::timestamptz, now()))
+      FROM {schema}.cap_blocks GROUP BY tenant_id, provider_slug
 """
 
+Pair = tuple[str, str]  # a tenant and a provider
 
-async def count_running(
-    tx: Transaction, *, now: datetime | None, with_uncounted: bool
-) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int]]:
-    """Return the running jobs by tenant and provider, and those claimed under no cap."""
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What runs, by tenant and provider, and the places in blocks, by cap."""
+
+    running: dict[Pair, int]
+    uncounted: dict[Pair, int]  # those of them that were claimed under no cap
+    in_blocks: dict[Pair, int]
+    has_ended_block: bool
+
+
+async def count(tx: Transaction, *, now: datetime | None, with_uncounted: bool) -> Count:
     rows = await tx.fetch(COUNT_ALL if with_uncounted else COUNT, now)
-    pairs = [(row["tenant_id"], row["provider_slug"]) for row in rows]
-    running = {pair: row["running"] for pair, row in zip(pairs, rows, strict=True)}
-    return running, {p: row["uncounted"] for p, row in zip(pairs, rows, strict=True)}
+    found = Count({}, {}, {}, any(row["is_ended"] for row in rows))
+    for tenant_id, provider_slug, number, uncounted, is_ended in rows:
+        pair = tenant_id, provider_slug
+        if is_ended is None:
+            found.running[pair], found.uncounted[pair] = number, uncounted
+        else:
+            found.in_blocks[pair] = number
+    return found
 
 
 SET = """

@@ -127,10 +127,15 @@ CLAIM = """
                                   priority DESC, scheduled_at, id) AS eligible
                  ORDER BY priority DESC, scheduled_at, id LIMIT $3) AS first
          ORDER BY connection_id, id
+    ), block AS MATERIALIZED (
+        -- Caps that the caller has places under ($20), which nobody drops while he fills them.
+        SELECT tenant_id, provider_slug FROM {schema}.cap_blocks mine
+          JOIN {schema}.caps USING (tenant_id, provider_slug, max_running)
+         WHERE holder = $20 FOR UPDATE OF mine SKIP LOCKED
     ), unheld AS MATERIALIZED (
-        -- Caps not locked by the caller ($18, $19), and paused tenants: their jobs stay.
+        -- Caps not locked by the caller ($18, $19) either, and paused tenants: their jobs stay.
         (SELECT tenant_id, provider_slug FROM {schema}.caps
-         EXCEPT SELECT * FROM unnest($18::text[], $19::text[]))
+         EXCEPT (SELECT * FROM unnest($18::text[], $19::text[]) UNION ALL SELECT * FROM block))
          UNION ALL SELECT tenant_id, '' FROM {schema}.tenant_pauses
     ), claimed AS (
         UPDATE {schema}.sync_jobs j
@@ -213,8 +218,7 @@ class Claim:
     connection_status: str
     is_first: bool  # the connection has no stored copy of a completion yet
     slot_ahead: datetime | None  # its slot, if that is still to come
-    # What follows is for a run; a lapsed job has only the defaults.
-    place: int = 0  # in the order of the claim
+    place: int = 0  # in the order of the claim; from here on, a lapsed job has only the defaults
     config: str | None = None
     metadata: str | None = None
     stored_cursor: str | None = None  # the connection's, as this run read it or last wrote it
@@ -239,6 +243,7 @@ class ClaimRequest:
     lines: LineColumns
     ended: Sequence[UUID] = ()  # jobs whose backoff has ended, the first ones in order
     held: Sequence[tuple[str, str]] = ()  # caps that the transaction has locked, and counted
+    block: UUID | None = None  # of places that the claim fills
     most_lapses: int = POISON_LAPSES - 1  # of the jobs named by id
 
 
@@ -253,8 +258,7 @@ class ClaimedRows:
 async def claim(tx: Transaction, request: ClaimRequest, lease: Lease) -> ClaimedRows:
     """Return the claimed rows, unread: the next claim may be sent before they are.
 
-    Two claimers may reach for two jobs of one connection at once. The single-flight index lets one
-    win; the other gets a `LostRace`, and its whole claim is undone.
+    If another one claims a job of the same connection first, the whole claim is a `LostRace`.
     """
     rows: Sequence[Any] = await tx.fetch(
         CLAIM,
@@ -268,17 +272,13 @@ async def claim(tx: Transaction, request: ClaimRequest, lease: Lease) -> Claimed
         *request.lines.known,
         *request.lines.gaps,
         request.ended,
-        bool(request.held),
+        bool(request.held or request.block),
         request.most_lapses,
-        [tenant_id for tenant_id, _ in request.held],
-        [provider_slug for _, provider_slug in request.held],
+        *([key[part] for key in request.held] for part in (0, 1)),
+        request.block,
     )
-    looks = [_read_look(row) for row in takewhile(_is_line, rows)]
+    looks = [_read_look(row) for row in takewhile(lambda row: row["connection_id"] is None, rows)]
     return ClaimedRows(rows[len(looks) :], looks)
-
-
-def _is_line(row: Any) -> bool:
-    return row["connection_id"] is None
 
 
 def _read_look(row: Any) -> Look:
