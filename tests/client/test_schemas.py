@@ -9,7 +9,13 @@ from syncline.api.app import create_app
 from syncline.client import AsyncClient, answers, arguments
 from syncline.client.answers import Answer, Page
 
-NAMES = {"AddedMany": "BulkOut", "Batch": "FollowedOut", "ProviderPage": "ProvidersOut"}
+NAMES = {
+    "AddedMany": "BulkOut",
+    "Batch": "FollowedOut",
+    "ProviderCall": "CallOut",
+    "ProviderPage": "ProvidersOut",
+}
+OUR_NAMES = {theirs: ours for ours, theirs in NAMES.items()}
 MODELS = [
     model
     for name, model in vars(answers).items()
@@ -80,7 +86,8 @@ def _kind(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
-        return schema["$ref"].rpartition("/")[2].removesuffix("Out")
+        name = schema["$ref"].rpartition("/")[2]
+        return OUR_NAMES.get(name, name.removesuffix("Out"))
     words = {"title", "description", "default", "writeOnly"}
     return {name: _kind(one) for name, one in schema.items() if name not in words}
 

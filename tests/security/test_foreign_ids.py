@@ -92,6 +92,13 @@ QUERIES: dict[str, list[str]] = {
     "keep_signals": ["true"],
     "next": ["/connections/{connection_id}"],
     "force": ["true"],
+    "error_class": ["Transient"],
+    "started_after": ["2000-01-01T00:00:00Z"],
+    "started_before": ["2100-01-01T00:00:00Z"],
+    "finished_after": ["2000-01-01T00:00:00Z"],
+    "finished_before": ["2100-01-01T00:00:00Z"],
+    "min_duration_seconds": ["0"],
+    "max_duration_seconds": ["1000"],
 }
 Foreign = dict[str, str]
 

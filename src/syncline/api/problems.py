@@ -41,6 +41,8 @@ QUERY_NAMES = {
     "connection_id": "connection",
     "external_id_prefix": "prefix",
     "job_type": "type",
+    "max_duration": "max_duration_seconds",
+    "min_duration": "min_duration_seconds",
     "provider_slug": "provider",
     "tenant_id": "tenant",
 }

@@ -1,13 +1,22 @@
 """The fields of every query, body and header, and the rules they must keep."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from enum import StrEnum
+from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
 from fastapi import Header
 from pydantic import BaseModel, ConfigDict, Field
 
-from syncline.model import ConnectionOrder, ConnectionStatus, JobStatus, JobType, Scope
+from syncline.model import (
+    ConnectionOrder,
+    ConnectionStatus,
+    JobOrder,
+    JobStatus,
+    JobType,
+    QueueState,
+    Scope,
+)
 
 LARGEST_PAGE = 500
 LARGEST_BATCH = 10_000
@@ -52,10 +61,20 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+S = TypeVar("S", bound=StrEnum)
+Statuses = Annotated[
+    list[S],
+    Field(
+        default_factory=list, max_length=10, description="Repeat it for any of several statuses."
+    ),
+]
+Duration = Annotated[float, Field(ge=0, le=315_000_000)] | None
+
+
 class ConnectionQuery(Strict):
     tenant: Text | None = Field(None, description="Only this tenant. For operators.")
     provider: Text | None = None
-    status: ConnectionStatus | None = None
+    status: Statuses[ConnectionStatus]
     prefix: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
         None, description="Only external ids that begin with this."
     )
@@ -68,10 +87,20 @@ class JobQuery(Strict):
     tenant: Text | None = Field(None, description="Only this tenant. For operators.")
     connection: UUID | None = None
     provider: Text | None = None
-    status: JobStatus | None = None
+    status: Statuses[JobStatus | QueueState]
     type: JobType | None = None
     since: datetime | None = Field(None, description="Created at this time or later.")
     until: datetime | None = Field(None, description="Created before this time.")
+    started_after: datetime | None = Field(None, description="Started then or later.")
+    started_before: datetime | None = None
+    finished_after: datetime | None = Field(None, description="Ended then or later.")
+    finished_before: datetime | None = None
+    error_class: Text | None = Field(None, description="Of the last error, such as `Transient`.")
+    min_duration_seconds: Duration = Field(None, description="Ran so long or longer.")
+    max_duration_seconds: Duration = Field(None, description="Ran for less.")
+    order: JobOrder = Field(
+        JobOrder.NEWEST, description="`slowest` is one page, of the newest 50,000."
+    )
     page: Page = None
     limit: Limit = 100
 

@@ -78,6 +78,31 @@ class Job(Answer):
     updated_at: datetime
 
 
+class ProviderCall(Answer):
+    """A call to the provider that an attempt made."""
+
+    method: str
+    url: str
+    status: int | None
+    milliseconds: int
+    failure: str | None = None
+
+
+class Attempt(Answer):
+    """A failed attempt of a job."""
+
+    id: UUID
+    job_id: UUID
+    ended_at: datetime
+    milliseconds: int | None
+    worker: str | None
+    error: Any
+    trace: str | None
+    calls: list[ProviderCall]
+    call_count: int
+    signals: int
+
+
 class Signal(Answer):
     id: UUID
     tenant_id: str
@@ -239,6 +264,17 @@ class Tenant(Answer):
     over_share_since: datetime | None = None
     due: int | None
     caps: list[Cap]
+    paused_at: datetime | None = None
+    paused_because: str | None = None
+
+
+class Pause(Answer):
+    """A tenant or a provider whose jobs do not start."""
+
+    tenant_id: str | None = None
+    provider_slug: str | None = None
+    paused_at: datetime
+    reason: str | None = None
 
 
 class Key(Answer):

@@ -1,5 +1,6 @@
 """The arguments of calls: filters of listings, and fields of what is added."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal, Required, TypedDict
 from uuid import UUID
@@ -16,7 +17,7 @@ class Paged(TypedDict, total=False):
 class ConnectionFilters(Paged, total=False):
     tenant: str | None
     provider: str | None
-    status: str | None
+    status: str | Sequence[str] | None
     prefix: str | None
     order: Literal["id", "external_id", "staleness"]
 
@@ -25,10 +26,18 @@ class JobFilters(Paged, total=False):
     tenant: str | None
     connection: UUID | str | None
     provider: str | None
-    status: str | None
+    status: str | Sequence[str] | None
     type: str | None
     since: datetime | None
     until: datetime | None
+    started_after: datetime | None
+    started_before: datetime | None
+    finished_after: datetime | None
+    finished_before: datetime | None
+    error_class: str | None
+    min_duration_seconds: float | None
+    max_duration_seconds: float | None
+    order: Literal["newest", "slowest"]
 
 
 class FollowFilters(Paged, total=False):
@@ -36,6 +45,7 @@ class FollowFilters(Paged, total=False):
     connection: UUID | str | None
     provider: str | None
     kind: str | None
+    job_id: UUID | str | None
 
 
 class SignalFilters(FollowFilters, total=False):
@@ -77,6 +87,14 @@ class NewKeyFields(TypedDict, total=False):
     scope: Literal["read", "operate", "admin"]
     expires_in_days: int | None
     never_expires: bool
+
+
+class PauseFields(TypedDict, total=False):
+    """Whom a switch stops: a tenant or a provider."""
+
+    tenant_id: str | None
+    provider_slug: str | None
+    reason: str | None
 
 
 class BudgetFields(TypedDict, total=False):

@@ -18,6 +18,7 @@ from syncline.client.nouns import (
     Jobs,
     Keys,
     Overview,
+    Pauses,
     Providers,
     Signals,
     Tenants,
@@ -52,6 +53,7 @@ class AsyncClient:
         self.connections = Connections[Async](self)
         self.jobs = Jobs[Async](self)
         self.keys = Keys[Async](self)
+        self.pauses = Pauses[Async](self)
         self.providers = Providers[Async](self)
         self.signals = Signals[Async](self)
         self.stats = Overview[Async](self)
@@ -108,6 +110,7 @@ class Client:
         self.connections = Connections[Plain](self)
         self.jobs = Jobs[Plain](self)
         self.keys = Keys[Plain](self)
+        self.pauses = Pauses[Plain](self)
         self.providers = Providers[Plain](self)
         self.signals = Signals[Plain](self)
         self.stats = Overview[Plain](self)

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from syncline.client.answers import (
     AddedMany,
+    Attempt,
     Budget,
     Cap,
     Connection,
@@ -20,6 +21,7 @@ from syncline.client.answers import (
     Key,
     NewKey,
     Page,
+    Pause,
     Provider,
     ProviderPage,
     Signal,
@@ -37,6 +39,7 @@ from syncline.client.arguments import (
     NewConnection,
     NewKeyFields,
     OneConnection,
+    PauseFields,
     SignalFilters,
 )
 from syncline.client.calls import Async, Call, Mode, Noun, Plain, Repeat, listing, operation
@@ -154,6 +157,11 @@ class Jobs(Noun[Mode]):
         """Cancel a queued or running job."""
         return Call("POST", _at(JOBS, job_id, "cancel"), Job, repeat=Repeat.UNLESS_LOST)
 
+    @listing
+    def attempts(self, job_id: Id) -> Call[Attempt]:
+        """Iterate over the last failed attempts of a job, the last one first."""
+        return _pages(_at(JOBS, job_id, "attempts"), Attempt, {})
+
 
 class Signals(Noun[Mode]):
     @listing
@@ -250,6 +258,18 @@ class Caps(Noun[Mode]):
         """Set the cap of a tenant, a provider, or a tenant at a provider; None removes it."""
         whose = {"tenant_id": tenant_id, "provider_slug": provider_slug}
         return Call("PUT", "/v1/caps", None, {}, {**whose, "max_running": max_running})
+
+
+class Pauses(Noun[Mode]):
+    @listing
+    def list(self) -> Call[Pause]:
+        """Iterate over the tenants and providers that are paused."""
+        return _pages("/v1/pauses", Pause, {})
+
+    @operation
+    def set(self, paused: bool, **whose: Unpack[PauseFields]) -> Call[None]:
+        """Pause or resume a whole tenant or provider, connections added later included."""
+        return Call("PUT", "/v1/pauses", None, {}, {"paused": paused, **whose})
 
 
 class Budgets(Noun[Mode]):

@@ -1,5 +1,7 @@
 """Which connections a listing holds, and in which order."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypedDict
 
@@ -22,10 +24,14 @@ class ConnectionFilterFields(TypedDict, total=False):
     external_id_prefix: str | None
 
 
-def check_listing(wanted: ConnectionFilter, order: str | None) -> ConnectionOrder:
-    """Check the filters and return the order."""
-    if wanted.status is not None:
-        check_choice("status", wanted.status, ConnectionStatus)
+def check_listing(
+    wanted: ConnectionFilter, statuses: Sequence[str], order: str | None
+) -> tuple[list[ConnectionFilter], ConnectionOrder]:
+    """Check the filters; return one for each status, and the order."""
+    each = [replace(wanted, status=one) for one in dict.fromkeys(statuses)] or [wanted]
+    for one in each:
+        if one.status is not None:
+            check_choice("status", one.status, ConnectionStatus)
     check_filters(
         tenant_id=wanted.tenant_id,
         provider_slug=wanted.provider_slug,
@@ -33,4 +39,4 @@ def check_listing(wanted: ConnectionFilter, order: str | None) -> ConnectionOrde
     )
     chosen = ConnectionOrder.ID if order is None else order
     check_choice("order", chosen, ConnectionOrder)
-    return ConnectionOrder(chosen)
+    return each, ConnectionOrder(chosen)

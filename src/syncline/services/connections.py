@@ -34,7 +34,7 @@ from syncline.services.validation import (
 )
 from syncline.store.data import connections, signals
 from syncline.store.data import credentials as stored_credentials
-from syncline.store.listings.connections import Place, read_page
+from syncline.store.listings.connections import Place, read_pages
 from syncline.store.pool import Transaction
 
 __all__ = ["Added", "Connections", "NewConnection"]
@@ -174,16 +174,16 @@ class Connections(BaseService):
         order: str | None = None,
         after: str | None = None,
         limit: int = 100,
+        statuses: Sequence[str] = (),
         **filters: Unpack[ConnectionFilterFields],
     ) -> Listing[Connection]:
         """Return a page of connections, by id, external id or staleness (`ConnectionOrder`)."""
-        wanted = ConnectionFilter(**filters)
-        chosen = check_listing(wanted, order)
+        wanted, chosen = check_listing(ConnectionFilter(**filters), statuses, order)
         check_limit(limit)
         place = read_token(after, chosen, KEY_TYPES[chosen])
 
         async def read(tx: Transaction) -> builtins.list[tuple[Connection, Place]]:
-            return await read_page(tx, wanted, chosen, after=place, limit=limit + 1)
+            return await read_pages(tx, wanted, chosen, after=place, limit=limit + 1)
 
         found = await self._pool.reading(read)
         page = cut_page(found, limit, lambda last: write_token(chosen, *last[1]))

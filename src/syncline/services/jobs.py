@@ -5,7 +5,7 @@ import builtins
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypedDict, Unpack
 from uuid import UUID
@@ -105,6 +105,7 @@ class Jobs(BaseService):
         order: str = JobOrder.NEWEST,
         after: str | None = None,
         limit: int = 100,
+        statuses: Sequence[str] = (),
         **filters: Unpack[JobFilterFields],
     ) -> Listing[Job]:
         """Return a page of jobs, newest first; one connection's jobs by when they finished.
@@ -112,14 +113,15 @@ class Jobs(BaseService):
         A page may be short or empty though more follow: where no index helps a filter, a page
         searches the next 50,000 jobs, and `searched_to` is the time at which it stopped. Jobs that
         are due, scheduled for later or in backoff come in the order in which they will run. The
-        slowest jobs are one page, of the newest 50,000.
+        slowest jobs are one page, of the newest 50,000. `statuses` finds jobs in any of several.
         """
         wanted = JobFilter(**filters)
-        check_job_filter(wanted)
+        each = _each_status(wanted, statuses)
+        wanted = each[0]
         check_choice("order", order, JobOrder)
         check_limit(limit)
         if order == JobOrder.SLOWEST:
-            return await self._slowest(wanted, limit)
+            return await self._slowest(each, limit)
         is_everybodys = wanted.tenant_id is None and wanted.connection_id is None
         if wanted.status in list(QueueState) and is_everybodys:
             return await self._queued(wanted, after, limit)
@@ -128,7 +130,7 @@ class Jobs(BaseService):
 
         async def read(tx: Transaction) -> FoundJobs:
             now = await self._clock.now(tx)
-            return await listed.read_page(tx, wanted, now=now, before=place, limit=limit + 1)
+            return await listed.read_pages(tx, each, now=now, before=place, limit=limit + 1)
 
         found = await self._pool.reading(read)
         if found.end is not None:
@@ -138,7 +140,7 @@ class Jobs(BaseService):
             found.jobs, limit, lambda last: write_token(sorted_by, *place_of(last, wanted))
         )
 
-    async def _slowest(self, wanted: JobFilter, limit: int) -> Listing[Job]:
+    async def _slowest(self, wanted: Sequence[JobFilter], limit: int) -> Listing[Job]:
         async def read(tx: Transaction) -> FoundJobs:
             now = await self._clock.now(tx)
             return await listed.read_slowest(tx, wanted, now=now, limit=limit)
@@ -290,6 +292,16 @@ async def change_each(
 
     await asyncio.gather(*(work() for _ in range(CONCURRENT_CHANGES)))
     return report
+
+
+def _each_status(wanted: JobFilter, statuses: Sequence[str]) -> list[JobFilter]:
+    """Return a filter for each status; all of them together find what is wanted."""
+    each = [replace(wanted, status=one) for one in dict.fromkeys(statuses)] or [wanted]
+    for one in each:
+        check_job_filter(one)
+        if len(each) > 1 and one.status in list(QueueState):
+            raise Invalid("status", f"is {one.status} and another; {one.status} stands alone")
+    return each
 
 
 def check_job_filter(wanted: JobFilter) -> None:

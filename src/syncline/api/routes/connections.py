@@ -63,7 +63,7 @@ async def list_connections(
     found = await engine_of(request).connections.list(
         tenant_id=principal.sees(query.tenant),
         provider_slug=query.provider,
-        status=query.status,
+        statuses=query.status,
         external_id_prefix=query.prefix,
         order=query.order,
         after=query.page,

@@ -1,5 +1,6 @@
 """`/v1/jobs`: what ran, runs and will run."""
 
+from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
 
@@ -18,19 +19,32 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ScopedRoute)
 async def list_jobs(
     request: Request, principal: CanRead, query: Annotated[JobQuery, Query()]
 ) -> JobPage:
-    """List jobs, newest first. With `connection`, they are sorted by when they finished."""
+    """List jobs, newest first. With `connection`, they are sorted by when they finished.
+
+    A page may be short or empty though more follow: where no index helps a filter, a page searches
+    50,000 jobs. Go on while there is a `next_page`.
+    """
     found = await engine_of(request).jobs.list(
         tenant_id=principal.sees(query.tenant),
         connection_id=query.connection,
         provider_slug=query.provider,
-        status=query.status,
+        statuses=query.status,
         job_type=query.type,
         since=query.since,
         until=query.until,
+        error_class=query.error_class,
+        started_after=query.started_after,
+        started_before=query.started_before,
+        finished_after=query.finished_after,
+        finished_before=query.finished_before,
+        min_duration=_duration(query.min_duration_seconds),
+        max_duration=_duration(query.max_duration_seconds),
+        order=query.order,
         after=query.page,
         limit=query.limit,
     )
-    return JobPage(items=[JobOut.of(job) for job in found], next_page=found.next_page)
+    items = [JobOut.of(job) for job in found]
+    return JobPage(items=items, next_page=found.next_page, searched_to=found.searched_to)
 
 
 @router.get("/{job_id}", responses=problems(404))
@@ -69,3 +83,7 @@ async def retry_job(
 async def cancel_job(request: Request, principal: CanOperate, job_id: UUID) -> JobOut:
     """Cancel a queued or running job. A worker stops it when it next renews the lease."""
     return JobOut.of(await engine_of(request).jobs.cancel(job_id, tenant_id=principal.tenant_id))
+
+
+def _duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

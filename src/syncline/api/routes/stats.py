@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Request
 
 from syncline.api.auth import CanRead, OperatorCanRead, ScopedRoute, engine_of
-from syncline.api.problems import Problem
-from syncline.api.responses import (
+from syncline.api.overview_responses import (
     DeclarationOut,
     FloodOut,
     FreshnessOut,
@@ -18,8 +17,9 @@ from syncline.api.responses import (
     TroubleOut,
     WorkerOut,
     WorkersOut,
-    problems,
 )
+from syncline.api.problems import Problem
+from syncline.api.responses import problems
 from syncline.policy.freshness import Freshness
 from syncline.policy.stats import (
     Counts,

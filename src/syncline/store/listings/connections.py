@@ -141,6 +141,25 @@ LAST_FINISHED = """
 """
 
 
+async def read_pages(
+    tx: Transaction,
+    wanted: Sequence[ConnectionFilter],
+    order: ConnectionOrder,
+    *,
+    after: Place | None,
+    limit: int,
+) -> list[tuple[Connection, Place]]:
+    """Return the next connections that any of the filters wants; they differ in the status alone.
+
+    Each filter has its own statement, because one with all statuses would use no partial index.
+    """
+    pages = [await read_page(tx, one, order, after=after, limit=limit) for one in wanted]
+    if len(pages) == 1:
+        return pages[0]
+    found = [one for page in pages for one in page]
+    return sorted(found, key=lambda one: (one[1][0] or "", one[1][1]))[:limit]
+
+
 async def read_page(
     tx: Transaction,
     wanted: ConnectionFilter,

@@ -4,7 +4,8 @@ Few filters have an index, because every run would have to update it. A search b
 a bounded number of jobs and returns how far it came.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -151,6 +152,30 @@ class FoundJobs:
     end: SearchEnd | None = None
 
 
+async def read_pages(
+    tx: Transaction,
+    wanted: Sequence[JobFilter],
+    *,
+    now: datetime,
+    before: Place | None,
+    limit: int,
+) -> FoundJobs:
+    """Return the next jobs that any of the filters wants; they differ in the status alone.
+
+    Each filter has its own statement, because one with all statuses would use no partial index.
+    """
+    pages = [await read_page(tx, one, now=now, before=before, limit=limit) for one in wanted]
+    if len(pages) == 1:
+        return pages[0]
+    # Below the highest end of a search, another filter's jobs may be followed by unread ones.
+    end = max((page.end for page in pages if page.end), key=lambda end: end.job_id, default=None)
+    lowest = end.job_id if end is not None else FIRST_ID
+    found = {job.id: job for page in pages for job in page.jobs if job.id >= lowest}
+    places = {place_of(job, wanted[0]): job for job in found.values()}
+    jobs = [places[place] for place in sorted(places, key=_sort_key, reverse=True)]
+    return FoundJobs(jobs[:limit], end if len(jobs) < limit else None)
+
+
 async def read_page(
     tx: Transaction, wanted: JobFilter, *, now: datetime, before: Place | None, limit: int
 ) -> FoundJobs:
@@ -172,13 +197,18 @@ async def read_page(
 
 
 async def read_slowest(
-    tx: Transaction, wanted: JobFilter, *, now: datetime, limit: int
+    tx: Transaction, wanted: Sequence[JobFilter], *, now: datetime, limit: int
 ) -> FoundJobs:
     """Return the jobs that took longest among the newest."""
-    end = await _find_end(tx, wanted, LAST_ID, is_search=True)
-    statement = SLOWEST if wanted.tenant_id is None else SLOWEST_OF_TENANT
+    searched = wanted[0] if len(wanted) == 1 else replace(wanted[0], status=None)
+    end = await _find_end(tx, searched, LAST_ID, is_search=True)
+    statement = SLOWEST if searched.tenant_id is None else SLOWEST_OF_TENANT
     span = (LAST_ID, end.job_id if end else FIRST_ID)
-    return FoundJobs(await read_rows(tx, statement, wanted, now, *span, limit), end)
+    found: list[Job] = []
+    for one in wanted:
+        found += await read_rows(tx, statement, one, now, *span, limit)
+    found.sort(key=lambda job: (_duration_of(job), -job.id.int), reverse=True)
+    return FoundJobs(found[:limit], end)
 
 
 def place_of(job: Job, wanted: JobFilter) -> Place:
@@ -186,6 +216,16 @@ def place_of(job: Job, wanted: JobFilter) -> Place:
     if wanted.connection_id is None:
         return None, job.id
     return job.finished_at or UNFINISHED, job.id
+
+
+def _sort_key(place: Place) -> tuple[datetime, UUID]:
+    return place[0] or UNFINISHED, place[1]
+
+
+def _duration_of(job: Job) -> timedelta:
+    if job.started_at is None or job.finished_at is None:
+        return timedelta()
+    return job.finished_at - job.started_at
 
 
 def values_of(wanted: JobFilter) -> tuple[Any, ...]:
