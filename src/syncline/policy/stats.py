@@ -169,6 +169,19 @@ def _counted(count: int, noun: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class TenantLine:
+    """A tenant with its connections by status; at least so many if `is_bounded`."""
+
+    tenant_id: str
+    by_status: Mapping[str, int]
+    is_bounded: bool = False
+
+    @property
+    def connections(self) -> int:
+        return sum(self.by_status.values())
+
+
+@dataclass(frozen=True, slots=True)
 class Affected:
     """How many connections of how many tenants wait; at least so many if `is_bounded`."""
 

@@ -27,21 +27,35 @@ from syncline.policy.stats import (
     ProviderStats,
     QueueStats,
     SignalsOfJobs,
+    TenantLine,
+    Trouble,
     failures_by_class,
 )
 from syncline.services.base import BaseService
+from syncline.services.pagination import Listing, check_limit, cut_page, read_token, write_token
+from syncline.services.validation import check_filters
 from syncline.store.data import workers
 from syncline.store.listings import details
 from syncline.store.listings.details import Lease
 from syncline.store.pool import Transaction
 from syncline.store.queue import budgets, caps, gates
-from syncline.store.stats import activity, counts, figures, freshness, providers, queue, troubles
+from syncline.store.stats import (
+    activity,
+    counts,
+    figures,
+    freshness,
+    providers,
+    queue,
+    tenants,
+    troubles,
+)
 
 HOUR, DAY = timedelta(hours=1), timedelta(hours=24)
 FAILED_WITHIN = timedelta(hours=1)
 ALL_TIME = timedelta(days=36_500)
 TENANTS_OFFERED = 200
 LEASES_SHOWN = 100
+NO_ID = UUID(int=0)  # tenants have none
 
 
 class Stats(BaseService):
@@ -90,6 +104,28 @@ class Stats(BaseService):
             ]
             floods = await _read_floods(tx, seen.now) if tenant_id is None else []
             return Providers(seen.now, items, connections.kind, floods)
+
+        return await self._pool.reading(read)
+
+    async def list_tenants(
+        self, *, after: str | None = None, limit: int = 100
+    ) -> Listing[TenantLine]:
+        """Return a page of tenants by name, each with its connections by status."""
+        check_limit(limit)
+        place = read_token(after, "tenants", str)
+
+        async def read(tx: Transaction) -> builtins.list[TenantLine]:
+            return await tenants.read_page(tx, after=place[0] if place else "", limit=limit + 1)
+
+        found = await self._pool.reading(read)
+        return cut_page(found, limit, lambda last: write_token("tenants", last.tenant_id, NO_ID))
+
+    async def troubles_at(self, provider_slug: str, *, limit: int = 8) -> builtins.list[Trouble]:
+        """Return a provider's connections that wait for a person, then those that keep failing."""
+        check_filters(provider_slug=provider_slug)
+
+        async def read(tx: Transaction) -> builtins.list[Trouble]:
+            return await troubles.list_at_provider(tx, provider_slug, limit=limit)
 
         return await self._pool.reading(read)
 
