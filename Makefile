@@ -15,7 +15,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
           --no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser screenshots integration check security format lock clean bench bench-quick simulate mutations faults faults-quick fairness fairness-quick fleet
+.PHONY: help demo test citus browser screenshots integration check security format lock clean bench bench-quick simulate mutations faults faults-quick fairness fairness-quick fleet
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,10 @@ security: $(VENV)/.dev  ## Run every security test, including the slow ones (und
 integration: $(VENV)/.dev  ## Run the connectors against real servers in build/integration
 	@PYTHONPATH=tests $(BIN)/python -m integration.environments
 	@$(BIN)/pytest -m integration tests/integration $(PYTEST_ARGS)
+
+citus: $(VENV)/.dev  ## Test on a Citus cluster; needs a Postgres with the extension
+	@TEST_DATABASE=citus $(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal tests/scenarios tests/engine/worker \
+	    tests/store --ignore tests/store/test_embedded.py --ignore tests/store/test_plans.py $(PYTEST_ARGS)
 
 browser: $(VENV)/.dev  ## Test every page in a real Chromium, which must be installed
 	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/python -m pip install --quiet 'playwright>=1.50'

@@ -38,7 +38,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if path.is_relative_to(SCENARIOS):
         metafunc.parametrize("mode", MODES, ids=str, indirect=True)
     elif path.is_relative_to(STORE):  # `portable` changes no statement of the store
-        on_each_server = [mode for mode in MODES if not mode.portable]
+        on_each_server = [mode for mode in MODES if mode.is_citus or not mode.portable]
         metafunc.parametrize("mode", on_each_server, ids=str, indirect=True)
 
 

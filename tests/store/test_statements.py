@@ -14,6 +14,7 @@ import asyncpg
 import pytest
 
 from support.statements import RECURSIVE, SOURCE, STATEMENT, STORE, Judge, modules, sql_in
+from syncline.store.statements import split_statements
 
 # These create things, and so put quoted names into statements; the second does so only in DDL.
 MIGRATING, CREATING = STORE / "migrate.py", STORE / "api_role.py"
@@ -78,6 +79,9 @@ OFFENCES = {
     " SET updated_at = now()": "in an upsert",
     "WITH RECURSIVE a AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM a) SELECT FROM a": "recursive",
     "UPDATE {t} SET attempts = 0 RETURNING now()": "not immutable",
+    "UPDATE {t} SET finished_at = coalesce($1::timestamptz, now())": "among things",
+    "UPDATE {t} SET retry_after = CASE WHEN attempts > 1 THEN now() END": "among things",
+    "SELECT FROM {t} WHERE CASE status WHEN 'queued' THEN true ELSE false END": "by CASE",
     "DELETE FROM {t} WHERE ctid = $1": "ctid",
     "INSERT INTO {t} (id) SELECT id FROM syncline.connections": "straight from a table",
     "SELECT FROM information_schema.tables": "outside",
@@ -89,6 +93,8 @@ ALLOWED = (
     "UPDATE {t} SET cursor = jsonb_set(error, '{{a}}', cursor || $1::jsonb)",
     "UPDATE {t} j SET retry_after = later.at"
     " FROM (SELECT now() + make_interval(secs => 1)) AS later (at)",
+    "UPDATE {t} SET finished_at = moment.now"
+    " FROM (SELECT coalesce($1::timestamptz, now())) AS moment (now)",
     "INSERT INTO {t} (id) SELECT unnest($1::uuid[])",
     "WITH found AS (SELECT id FROM {t}) INSERT INTO {t} (id) SELECT id FROM found",
 )
@@ -111,3 +117,20 @@ async def test_the_judge_lets_pass_what_is_allowed(session: Any) -> None:
     judge = Judge(session, "syncline")
     for statement in ALLOWED:
         assert await judge.offences(statement.format(t="syncline.sync_jobs")) == [], statement
+
+
+@pytest.mark.parametrize(
+    ("script", "statements"),
+    [
+        ("SELECT 1; SELECT 2;\n", ["SELECT 1", "SELECT 2"]),
+        ("SELECT 'it''s; one'; SELECT 2", ["SELECT 'it''s; one'", "SELECT 2"]),
+        ('-- a; b\nSELECT "x;y";\n-- end; of it', ['-- a; b\nSELECT "x;y"']),
+        (
+            "CREATE f AS $$ 1; 2 $$; SELECT $b$ ; $$ ; $b$;",
+            ["CREATE f AS $$ 1; 2 $$", "SELECT $b$ ; $$ ; $b$"],
+        ),
+        ("-- nothing", []),
+    ],
+)
+def test_a_script_is_split_where_its_statements_end(script: str, statements: list[str]) -> None:
+    assert list(split_statements(script)) == statements

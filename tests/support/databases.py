@@ -1,6 +1,7 @@
 """The databases of a test session: one of each mode, migrated once, emptied for every test."""
 
 import asyncio
+import os
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from support.citus import CitusServer, is_installed
 from syncline import Engine, Settings
 from syncline.store.embedded.binaries import Binaries, find_binaries
 from syncline.testing.database import TemporaryServer
@@ -55,6 +57,7 @@ class Mode:
     portable: bool = False
     binaries: Binaries | None = None
     skip_reason: str = ""
+    is_citus: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -62,8 +65,15 @@ class Mode:
 
 @cache
 def modes() -> list[Mode]:
-    """Return every mode; one that this machine cannot offer says why."""
+    """Return every mode; one that this machine cannot offer says why.
+
+    `make citus` runs every test in one mode alone: on a cluster.
+    """
     system = system_postgres()
+    if os.environ.get("TEST_DATABASE") == "citus":
+        if system is None or not is_installed(system):
+            return [Mode("citus", skip_reason="no system Postgres with the Citus extension")]
+        return [Mode("citus", portable=True, binaries=system, is_citus=True)]
     if system is None:
         third = Mode("postgres", skip_reason="no system Postgres of a supported version was found")
     else:
@@ -94,22 +104,25 @@ class Databases:
 
     def server(self, mode: Mode) -> TemporaryServer:
         if mode.binaries not in self._servers:
-            server = self._resources.enter_context(TemporaryServer(binaries=mode.binaries))
-            self._servers[mode.binaries] = server
+            made = (
+                CitusServer(mode.binaries)
+                if mode.is_citus
+                else TemporaryServer(binaries=mode.binaries)
+            )
+            self._servers[mode.binaries] = self._resources.enter_context(made)
         return self._servers[mode.binaries]
 
     def migrated_url(self, mode: Mode) -> str:
         """Return the mode's database, with the schema."""
         if mode not in self._urls:
-            template = self._template(mode, ("syncline",))
-            self._urls[mode] = self.server(mode).create_database(template)
+            self._urls[mode] = self._create(mode, ("syncline",))
         return self._urls[mode]
 
     @contextmanager
     def lend(self, mode: Mode, *schemas: str) -> Iterator[str]:
         """Lend a database of its own with these schemas; without any, an empty one."""
         server = self.server(mode)
-        url = server.create_database(self._template(mode, schemas) if schemas else None)
+        url = self._create(mode, schemas)
         try:
             yield url
         finally:
@@ -122,6 +135,15 @@ class Databases:
         for session in self._sessions.values():
             self._run(session.close())
         self._resources.close()
+
+    def _create(self, mode: Mode, schemas: tuple[str, ...]) -> str:
+        server = self.server(mode)
+        if schemas and not mode.is_citus:
+            return server.create_database(self._template(mode, schemas))
+        url = server.create_database()
+        for schema in schemas:  # a cluster's database cannot be copied
+            self._run(_migrate(url, schema))
+        return url
 
     def _template(self, mode: Mode, schemas: tuple[str, ...]) -> str:
         """Return a database that nobody uses: to copy one is quicker than to migrate one."""

@@ -71,4 +71,4 @@ class PlainSql:
         return pid
 
     async def terminate(self, pid: int) -> None:
-        await self.sql("SELECT pg_terminate_backend($1, 5000)", pid)
+        await self.sql("SELECT pg_terminate_backend($1::int, 5000)", pid)

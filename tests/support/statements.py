@@ -26,6 +26,7 @@ CALLS = {
 }
 # A cast by way of text goes through functions of both types, which need not be immutable.
 STABLE_NODES = {"COERCEVIAIO", "SQLVALUEFUNCTION"}
+CHOICES = {"CASE", "CASEEXPR", "COALESCE", "COALESCEEXPR"}  # before Postgres 16, and since
 UPDATE, INSERT, MERGE = 2, 3, 5  # Postgres' CmdType
 TABLE, SUBQUERY = 0, 1  # Postgres' RTEKind
 RECURSIVE = "is recursive"
@@ -68,6 +69,8 @@ class Judge:
                 found.append("reads ctid, or another column of the system")
             elif node.kind == "RANGETBLENTRY" and node.number("rtekind") == TABLE:
                 found += await self._outside("pg_class", node.number("relid"))
+            elif node.kind in CHOICES and node.directly_in("arg"):
+                found.append("compares by CASE … WHEN, which Citus writes down wrongly")
             elif node.kind == "FUNCEXPR":
                 found += await self._outside("pg_proc", node.number("funcid"))
         return found
@@ -91,12 +94,19 @@ class Judge:
                 found.append(f"sets something volatile ({node.kind})")
             if volatility == "s" and any(inner.kind == "VAR" for inner in node.inside()):
                 found.append(f"sets something stable over a column ({node.kind})")
+            if node.kind in CHOICES and await self._has_stable_part(node):
+                found.append(
+                    f"chooses what it sets among things that are not immutable ({node.kind})"
+                )
         found += [
             f"returns something that is not immutable ({node.kind})"
             for node in query.inside("returningList")
             if await self._volatility(node) != "i"
         ]
         return found
+
+    async def _has_stable_part(self, node: Node) -> bool:
+        return any([await self._volatility(inner) != "i" for inner in node.inside()])
 
     async def _outside(self, catalogue: str, oid: int) -> list[str]:
         column = {"pg_class": "relnamespace", "pg_proc": "pronamespace"}[catalogue]

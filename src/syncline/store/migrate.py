@@ -18,7 +18,7 @@ from syncline.store import api_role
 from syncline.store.connect import SEARCH_PATH
 from syncline.store.errors import is_passing
 from syncline.store.pool import Pool, Transaction
-from syncline.store.statements import Statements, milliseconds, quote_name
+from syncline.store.statements import Statements, milliseconds, quote_name, split_statements
 
 TRIES = 10
 # A longer wait for a table would make the engine's own claims wait behind it.
@@ -187,7 +187,8 @@ async def _apply_missing(
             )
             if await _is_applied(connection, quoted, migration):
                 continue
-            await connection.execute(migration.sql.replace("{schema}", quoted), timeout=3600)
+            for statement in split_statements(migration.sql.replace("{schema}", quoted)):
+                await connection.execute(statement, timeout=3600)
             await connection.execute(
                 ADD_TO_LEDGER.replace("{schema}", quoted),
                 *(migration.version, migration.name, migration.checksum, migration.requires),

@@ -1,5 +1,7 @@
 """Statements in which `{schema}` and shared conditions are filled in."""
 
+import re
+from collections.abc import Iterator
 from datetime import timedelta
 
 # A job `j` that completes a run of its connection's schedule. The latest one is the last
@@ -12,12 +14,12 @@ IS_COMPLETION = "j.finished_at IS NOT NULL AND j.job_type = 'incremental' AND j.
 IS_WANTED_JOB = """($1::text IS NULL OR j.tenant_id = $1)
        AND ($2::uuid IS NULL OR j.connection_id = $2)
        AND ($3::text IS NULL OR j.provider_slug = $3)
-       AND CASE coalesce($4::text, '')
-           WHEN '' THEN true
-           WHEN 'due' THEN j.status = 'queued'
+       AND CASE WHEN coalesce($4::text, '') = '' THEN true
+           WHEN $4 = 'due' THEN j.status = 'queued'
                 AND coalesce(j.retry_after, j.scheduled_at) <= $15::timestamptz
-           WHEN 'later' THEN j.status = 'queued' AND j.retry_after IS NULL AND j.scheduled_at > $15
-           WHEN 'backoff' THEN j.status = 'queued' AND j.retry_after > $15
+           WHEN $4 = 'later' THEN j.status = 'queued' AND j.retry_after IS NULL
+                AND j.scheduled_at > $15
+           WHEN $4 = 'backoff' THEN j.status = 'queued' AND j.retry_after > $15
            ELSE j.status = $4 END
        AND ($5::text IS NULL OR j.job_type = $5)
        AND ($6::timestamptz IS NULL OR j.created_at >= $6)
@@ -38,6 +40,23 @@ def fill_in(statement: str, schema: str) -> str:
     for name, condition in FRAGMENTS.items():
         statement = statement.replace(name, condition)
     return statement.replace("{schema}", schema)
+
+
+# A semicolon, or what may hold one that ends nothing: a comment, a text, a name, a body in dollars.
+PARTS = re.compile(r";|--[^\n]*|'(?:[^']|'')*'|\"[^\"]*\"|(\$\w*\$).*?\1", re.DOTALL)
+
+COMMENT = re.compile(r"--[^\n]*")
+
+
+def split_statements(script: str) -> Iterator[str]:
+    """Yield the statements of a migration. Citus takes several only one by one."""
+    start = 0
+    for part in PARTS.finditer(script):
+        if part[0] == ";":
+            yield script[start : part.start()].strip()
+            start = part.end()
+    if COMMENT.sub("", script[start:]).strip():
+        yield script[start:].strip()
 
 
 def quote_name(name: str) -> str:

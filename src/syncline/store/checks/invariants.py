@@ -166,7 +166,7 @@ INVARIANTS = (
         SELECT id, connection_id, status FROM {schema}.sync_jobs
          WHERE status IN ('queued', 'running')
            AND num_nonnulls(lease_token, lease_expires_at)
-               <> CASE status WHEN 'running' THEN 2 ELSE 0 END
+               <> CASE WHEN status = 'running' THEN 2 ELSE 0 END
          UNION ALL
         SELECT id, connection_id, status
           FROM (SELECT * FROM {schema}.sync_jobs ORDER BY id DESC LIMIT $2) newest

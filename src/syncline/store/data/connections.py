@@ -111,11 +111,12 @@ SAVE_PROGRESS = """
                ELSE jsonb_set(jsonb_set({schema}.object_or_empty(c.metadata), '{sync}', '{}'),
                               '{sync,cursor}', page.cursor) END,
            last_finished_at = CASE WHEN page.is_first
-               THEN coalesce(c.last_finished_at, $6::timestamptz, now())
+               THEN coalesce(c.last_finished_at, moment.now)
                ELSE c.last_finished_at END,
-           updated_at = coalesce($6::timestamptz, now())
+           updated_at = moment.now
       FROM unnest($1::uuid[], $2::jsonb[], $3::jsonb[], $4::bool[], $5::bool[])
            AS page (id, cursor, replaces, overwrites, is_first)
+     CROSS JOIN (SELECT coalesce($6::timestamptz, now())) AS moment (now)
      WHERE c.id = ANY (ARRAY[page.id])
        AND (page.cursor IS NULL OR page.overwrites
             OR (c.metadata #> '{sync,cursor}') IS NOT DISTINCT FROM page.replaces

@@ -5,7 +5,8 @@
 
 -- Filled in without touching the rows: those that are here count as this start's.
 ALTER TABLE {schema}.signals
-    ADD COLUMN server_start timestamptz NOT NULL DEFAULT pg_catalog.pg_postmaster_start_time(),
+    ADD COLUMN server_start timestamptz NOT NULL DEFAULT pg_catalog.pg_postmaster_start_time();
+ALTER TABLE {schema}.signals
     ADD CONSTRAINT signals_server_start CHECK (
         server_start BETWEEN '0002-01-01 00:00:00+00' AND '9998-01-01 00:00:00+00');
 

@@ -172,13 +172,13 @@ NOTE_HEAVY = """
     -- One that did so a moment ago keeps its time.
     INSERT INTO {schema}.tenant_shares AS share
            (tenant_id, heavy_until, heavy_due, heavy_since, heavy_others)
-    SELECT heavy.tenant_id, $3, heavy.due, $4, $5 FROM unnest($1::text[], $2::int[])
-           AS heavy (tenant_id, due)
+    SELECT heavy.tenant_id, $3::timestamptz, heavy.due, $4::timestamptz, $5::int
+      FROM unnest($1::text[], $2::int[]) AS heavy (tenant_id, due)
      ORDER BY heavy.tenant_id
         ON CONFLICT (tenant_id) DO UPDATE
        SET heavy_until = excluded.heavy_until, heavy_due = excluded.heavy_due,
            heavy_others = excluded.heavy_others,
-           heavy_since = CASE WHEN share.heavy_until >= $6
+           heavy_since = CASE WHEN share.heavy_until >= $6::timestamptz
                               THEN coalesce(share.heavy_since, excluded.heavy_since)
                               ELSE excluded.heavy_since END
 """

@@ -79,7 +79,7 @@ CLAIM = """
                 SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
                   FROM {schema}.sync_jobs j
                  WHERE j.id = ANY (ARRAY[ended.id]) AND j.lapses <= $17
-                   AND CASE j.status WHEN 'queued' THEN true ELSE false END
+                   AND CASE WHEN j.status = 'queued' THEN true ELSE false END
                    AND j.provider_slug = ANY ($1::text[])
                    AND j.priority >= (SELECT priority FROM horizon)
                    AND greatest(j.scheduled_at, j.retry_after) <= coalesce($2::timestamptz, now())
@@ -117,7 +117,8 @@ CLAIM = """
     ), picked AS MATERIALIZED (
         -- Written in the order of their connections: two claimers that meet at the single-flight
         -- index then wait for each other in one direction only.
-        SELECT id, connection_id, place
+        SELECT id, connection_id, place, coalesce($2::timestamptz, now()) AS started_at,
+               coalesce($2::timestamptz, now()) + $7::interval AS lease_expires_at
           FROM (SELECT id, connection_id,
                        row_number() OVER (ORDER BY priority DESC, scheduled_at, id) AS place
                   FROM (SELECT DISTINCT ON (connection_id, CASE WHEN $5::bool THEN job_type END)
@@ -139,8 +140,8 @@ CLAIM = """
          UNION ALL SELECT tenant_id, '' FROM {schema}.tenant_pauses
     ), claimed AS (
         UPDATE {schema}.sync_jobs j
-           SET status = 'running', started_at = coalesce($2::timestamptz, now()), lease_token = $6,
-               lease_expires_at = coalesce($2::timestamptz, now()) + $7::interval,
+           SET status = 'running', started_at = picked.started_at, lease_token = $6,
+               lease_expires_at = picked.lease_expires_at,
                flight = CASE WHEN $5::bool THEN j.job_type ELSE '' END, committed_pages = 0,
                is_counted = $16, updated_at = now()
                -- OFFSET 0 here and the array below, neither of which can be hashed, keep the
@@ -330,14 +331,14 @@ RENEW = """
     WITH free AS MATERIALIZED (
         SELECT id FROM {schema}.sync_jobs
          WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])
-           AND CASE status WHEN 'running' THEN true ELSE false END
+           AND CASE WHEN status = 'running' THEN true ELSE false END
            FOR NO KEY UPDATE SKIP LOCKED
     ), renewed AS (
         UPDATE {schema}.sync_jobs j SET lease_expires_at = $3 FROM free WHERE j.id = free.id
     )
     SELECT id, id IN (SELECT id FROM free) AS is_renewed FROM {schema}.sync_jobs
      WHERE id = ANY ($1::uuid[]) AND lease_token = ANY ($2::uuid[])
-       AND CASE status WHEN 'running' THEN true ELSE false END
+       AND CASE WHEN status = 'running' THEN true ELSE false END
 """
 
 
@@ -356,7 +357,7 @@ CONFIRM_STOPPED = """
     -- stays as it is until its lease would have ended.
     WITH free AS MATERIALIZED (
         SELECT id FROM {schema}.sync_jobs
-         WHERE id = ANY ($1::uuid[]) AND CASE status WHEN 'running' THEN false ELSE true END
+         WHERE id = ANY ($1::uuid[]) AND CASE WHEN status = 'running' THEN false ELSE true END
            AND coalesce(stops_token, lease_token) = ANY ($2::uuid[])
            FOR NO KEY UPDATE SKIP LOCKED
     )

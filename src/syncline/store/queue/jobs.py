@@ -166,7 +166,7 @@ CLOSE = """
            AS closing (id, token, status, attempts, lapses, retry_after, finished_at, error,
                        counts_as_last)
      WHERE j.id = ANY (ARRAY[closing.id]) AND j.lease_token IS NOT DISTINCT FROM closing.token
-       AND CASE j.status WHEN 'running' THEN true ELSE false END
+       AND CASE WHEN j.status = 'running' THEN true ELSE false END
  RETURNING j.id, j.again_priority, j.again_cursor
 """
 
@@ -218,15 +218,16 @@ CLOSE_SUCCEEDED = """
     -- stream that committed a page, in this attempt or before, was not empty.
     WITH closed AS (
         UPDATE {schema}.sync_jobs j
-           SET status = 'succeeded', finished_at = coalesce($3::timestamptz, now()), lapses = 0,
+           SET status = 'succeeded', finished_at = moment.now, lapses = 0,
                retry_after = NULL, error = NULL, counts_as_last = true,
                is_empty = coalesce(j.is_empty, $4),
                lease_token = NULL, lease_expires_at = NULL, updated_at = now()
           FROM unnest($1::uuid[], $2::uuid[]) AS closing (id, token)
+         CROSS JOIN (SELECT coalesce($3::timestamptz, now())) AS moment (now)
          WHERE j.id = ANY (ARRAY[closing.id])
-           AND CASE j.status WHEN 'running' THEN true ELSE false END
+           AND CASE WHEN j.status = 'running' THEN true ELSE false END
            AND j.lease_token IS NOT DISTINCT FROM closing.token AND j.again_priority IS NULL
-           AND coalesce(j.slot_at <= coalesce($3::timestamptz, now()), true)
+           AND coalesce(j.slot_at <= moment.now, true)
      RETURNING j.id
     )
     SELECT id FROM unnest($1::uuid[]) AS given (id)

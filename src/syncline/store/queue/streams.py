@@ -20,11 +20,13 @@ ADVANCE = """
            error = CASE WHEN coalesce(page.cursor, j.cursor) IS DISTINCT FROM j.cursor
                         THEN NULL ELSE j.error END,
            committed_pages = page.pages_before + 1, is_empty = false,
-           lease_expires_at = coalesce($5::timestamptz, now()) + $6::interval, updated_at = now()
+           lease_expires_at = moment.lease_expires_at, updated_at = now()
       FROM unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::int[])
            AS page (id, token, cursor, pages_before)
+     CROSS JOIN (SELECT coalesce($5::timestamptz, now()) + $6::interval)
+           AS moment (lease_expires_at)
      WHERE j.id = ANY (ARRAY[page.id]) AND j.lease_token IS NOT DISTINCT FROM page.token
-       AND CASE j.status WHEN 'running' THEN true ELSE false END
+       AND CASE WHEN j.status = 'running' THEN true ELSE false END
        AND j.committed_pages = page.pages_before
  RETURNING j.id, j.committed_pages, j.attempts, j.lapses
 """
@@ -71,7 +73,7 @@ async def advance(
 PROGRESS = """
     -- How far a job has come that still runs under the presented token.
     SELECT committed_pages, attempts, lapses FROM {schema}.sync_jobs
-     WHERE id = $1 AND lease_token = $2 AND CASE status WHEN 'running' THEN true ELSE false END
+     WHERE id = $1 AND lease_token = $2 AND CASE WHEN status = 'running' THEN true ELSE false END
 """
 
 

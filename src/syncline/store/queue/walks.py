@@ -175,7 +175,7 @@ STILL_QUEUED = """
     SELECT job.id FROM unnest($1::uuid[]) AS given (id) CROSS JOIN LATERAL (
            SELECT id FROM {schema}.sync_jobs
             WHERE id = ANY (ARRAY[given.id])
-              AND CASE status WHEN 'queued' THEN true ELSE false END) job
+              AND CASE WHEN status = 'queued' THEN true ELSE false END) job
 """
 
 
