@@ -144,8 +144,7 @@ CLAIM = """
                lease_expires_at = picked.lease_expires_at,
                flight = CASE WHEN $5::bool THEN j.job_type ELSE '' END, committed_pages = 0,
                is_counted = $16, updated_at = now()
-               -- OFFSET 0 here and the array below, neither of which can be hashed, keep the
-               -- planner from reading all connections and all jobs (31 µs a job became 18).
+               -- Neither OFFSET 0 nor the array below can be hashed, or all jobs would be read.
           FROM picked CROSS JOIN LATERAL (
                SELECT external_id, status, config, metadata, last_finished_at IS NULL AS is_first,
                       has_credentials,
