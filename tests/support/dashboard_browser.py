@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -88,17 +88,16 @@ class Dashboard:
 
     async def _beat_until_left(self, made: sample_data.SampleData) -> None:
         assert self._leave is not None
-        session = await asyncpg.connect(self.database_url)
-        try:
-            while not self._leave.is_set():
-                await sample_data.write_heartbeats(session, made)
+        while not self._leave.is_set():
+            with suppress(OSError, asyncpg.PostgresError):  # a test may have stopped Postgres
+                session = await asyncpg.connect(self.database_url)
                 try:
-                    async with asyncio.timeout(HEARTBEAT_SECONDS):
-                        await self._leave.wait()
-                except TimeoutError:
-                    continue
-        finally:
-            await session.close()
+                    await sample_data.write_heartbeats(session, made)
+                finally:
+                    await session.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await self._leave.wait()
 
     @contextmanager
     def open(self) -> Iterator["Dashboard"]:

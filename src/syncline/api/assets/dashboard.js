@@ -83,8 +83,9 @@ async function look() {
       replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
       freshAt = Date.now();
     }
-  } catch {
-    isOffline = true;
+  } catch (error) {
+    // A server that waits for its database answers late, or not at all: what is shown gets stale.
+    isOffline = error.name !== "TimeoutError" || !navigator.onLine;
   } finally {
     isLooking = false;
     showState();
