@@ -5,7 +5,7 @@ Every route declares the scope that it needs in its signature: `principal: CanOp
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -16,6 +16,7 @@ from fastapi.routing import APIRoute
 
 from syncline.api.limits import LoginAttempts
 from syncline.api.problems import Problem
+from syncline.api.representations import represent
 from syncline.app import Engine
 from syncline.model import ApiKey, KeyStatus, Scope
 from syncline.policy.audit import Actor, ActorKind
@@ -237,6 +238,16 @@ class ScopedRoute(APIRoute):
             raise TypeError(f"{path} declares {len(scopes)} scopes; its signature must declare one")
         # `{}` is a request without a key: on this machine none is required until one exists.
         self.openapi_extra = {"security": [{"key": [str(scopes[0])]}, {}]}
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        if "GET" not in (self.methods or ()) or not self.path.startswith("/v1/"):
+            return handle
+
+        async def answer(request: Request) -> Response:
+            return await represent(request, await handle(request))
+
+        return answer
 
 
 def _operation_id(name: str) -> str:

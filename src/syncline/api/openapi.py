@@ -141,6 +141,13 @@ def _kind(schema: dict[str, Any]) -> str:
     return " ".join([str(schema.get("format") or schema.get("type", "any")), *bounds])
 
 
+IF_NONE_MATCH = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "maxLength": 4096},
+    "description": "An `ETag` you read before. If nothing has changed since, the answer is 304.",
+}
 BOUNDS = {"minimum": "from", "maximum": "to", "minLength": "length from", "maxLength": "to"}
 
 
@@ -161,8 +168,11 @@ def _document(app: FastAPI) -> dict[str, Any]:
     )
     document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for methods in document["paths"].values():
-        for operation in methods.values():
+        for method, operation in methods.items():
             _describe_problems(operation["responses"])
+            if method == "get" and "application/json" in operation["responses"]["200"]["content"]:
+                operation.setdefault("parameters", []).append(IF_NONE_MATCH)
+                operation["responses"]["304"] = {"description": "It looks as the `ETag` says."}
             add_examples(operation, document["components"]["schemas"])
     document["components"]["schemas"].pop("HTTPValidationError", None)
     document["components"]["schemas"].pop("ValidationError", None)
