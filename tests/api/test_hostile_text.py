@@ -48,7 +48,7 @@ TAGS = re.findall(
     r"\w+",
     """html head meta title link script body a header img b nav ul li div button span main footer
     h1 h2 h3 p section svg g rect table thead tbody tr th td small time code pre form input label
-    select option datalist output dl dt dd details summary""",
+    select option datalist output dl dt dd details summary bdi fieldset legend textarea""",
 )
 OUR_SCRIPTS = {"/theme.js", "/dashboard.js"}
 ADDRESSES = ("href", "src", "action", "srcdoc", "formaction", "data", "xlink:href")
@@ -119,6 +119,8 @@ async def fill_every_field(world: World, text: str) -> list[str]:
     )
     return [
         f"/connections/{connection.id}",
+        f"/connections/{connection.id}/edit",
+        f"/connections/{connection.id}/reconnect",
         f"/jobs/{ended}",
         f"/signals?show={row['id']}",
     ]
@@ -131,6 +133,7 @@ def searches_for(text: str) -> list[str]:
         str(httpx2.URL("/signals", params={"kind": text, "provider": text})),
         str(httpx2.URL("/jobs", params={"tenant": text, "provider": text})),
         str(httpx2.URL("/connections", params={"status": text})),
+        str(httpx2.URL("/connections/new", params={"provider": text, "tenant": text})),
     ]
 
 

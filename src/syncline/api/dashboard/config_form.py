@@ -1,6 +1,5 @@
 """A form for a config, made from the JSON Schema that a connector declares."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from syncline.api.dashboard.form_fields import (
     may_be_shown,
     read_value,
     said,
+    visible_json,
     written,
 )
 from syncline.errors import Invalid
@@ -123,7 +123,7 @@ class ConfigForm:
 
     def _rest(self) -> Field:
         more, is_whole = self._more_stored, not self.properties
-        text = json.dumps(more, ensure_ascii=False, indent=2, default=str) if more else ""
+        text = visible_json(more) if more else ""
         hint = (
             "The whole config, an object in JSON. This connector declares no fields."
             if is_whole

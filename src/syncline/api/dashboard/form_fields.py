@@ -113,8 +113,15 @@ def written(value: Any, kind: Kind) -> str:
         return "\n".join(value)
     if isinstance(value, str) and kind in ("text", "number", "choice", "secret"):
         return value
-    indent = 2 if kind == "json" else None
-    return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    return visible_json(value, indent=2 if kind == "json" else None)
+
+
+def visible_json(value: Any, *, indent: int | None = 2) -> str:
+    """Return JSON in which characters that cannot be seen are escapes, which mean the same."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    return "".join(
+        char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
+    )
 
 
 def _are_lines(value: Any) -> bool:

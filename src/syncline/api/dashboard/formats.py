@@ -49,8 +49,10 @@ def moment(time: datetime) -> str:
 
 
 def seconds(duration: float) -> str:
-    """Return a short duration with at most three digits."""
-    return f"{duration * 1000:.3g} ms" if duration < 0.9995 else f"{duration:.3g} s"
+    """Return a duration with three digits, or whole seconds."""
+    if duration < 0.9995:
+        return f"{duration * 1000:.3g} ms"
+    return f"{duration:.3g} s" if duration < 999.5 else f"{duration:,.0f} s"
 
 
 def length(seconds: float) -> str:
