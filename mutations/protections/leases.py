@@ -195,7 +195,7 @@ LEASES = (
     Mutation(
         "giving up on a page that the database cannot store in time",
         "it is retried forever",
-        "engine/worker/settle.py",
+        "engine/worker/settle_retry.py",
         (
             (
                 "return self._timeouts >= MOST_TIMEOUTS and server_answered_at >"

@@ -123,6 +123,17 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
+class Brought:
+    """What the run of a job brought that succeeded; of a long cursor only the digest."""
+
+    calls: int
+    milliseconds: int
+    signals: int
+    cursor_before: Any
+    cursor_after: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One intended sync of one connection; `attempts` counts prior failures."""
 
@@ -143,6 +154,7 @@ class Job:
     slot_at: datetime | None
     created_at: datetime
     updated_at: datetime
+    brought: Brought | None = None  # None if it brought nothing, or has not succeeded
 
 
 @dataclass(frozen=True, slots=True)

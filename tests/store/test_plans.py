@@ -104,13 +104,12 @@ async def test_what_is_planned_once_reads_no_table_whole_that_was_empty_then(
     alone = [
         case("claim", claims.CLAIM, 70, *claiming(PROVIDERS, NOON)),
         case(
-            "close_succeeded",
-            jobs.CLOSE_SUCCEEDED,
+            "close_empty",
+            jobs.CLOSE_EMPTY,
             50,
             READY,
             [TOKEN] * 50,
             NOON,
-            True,
             on_held_jobs=True,
         ),
         case("trigger", triggers.TRIGGER, 1, TOKEN, DUE[0], None, "full", 0, None, NOON, None, ""),
@@ -241,21 +240,15 @@ def noon_cases() -> Iterator[Case]:
         *("save_progress", connections.SAVE_PROGRESS, fifty, DUE, cursors, [None] * fifty),
         *(yes, yes, NOON),
     )
-    yield case(
-        "close_succeeded",
-        jobs.CLOSE_SUCCEEDED,
-        fifty,
-        READY,
-        [TOKEN] * fifty,
-        NOON,
-        True,
-        on_held_jobs=True,
-    )
+    closing = (READY, [TOKEN] * fifty, NOON)
+    yield case("close_empty", jobs.CLOSE_EMPTY, fifty, *closing, on_held_jobs=True)
+    brought = ["{}"] * fifty
+    yield case("close_pages", jobs.CLOSE_PAGES, fifty, *closing, brought, on_held_jobs=True)
     yield case("cancel_queued", jobs.CANCEL_QUEUED, fifty, DUE, NOON)
     yield case(
         *("close", jobs.CLOSE, fifty, READY, [TOKEN] * fifty, ["succeeded"] * fifty),
         *([0] * fifty, [0] * fifty, [None] * fifty, [NOON] * fifty, [None] * fifty),
-        [True] * fifty,
+        *([True] * fifty, [None] * fifty),
         on_held_jobs=True,
     )
     yield case("ended_backoffs", backoffs.ENDED, 20, PROVIDERS, NOON, 2000, 9000)

@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from syncline.api.problems import MEDIA_TYPE
-from syncline.model import ApiKey, Attempt, Connection, Job
+from syncline.model import ApiKey, Attempt, Brought, Connection, Job
 from syncline.services.edits import version_of
 
 Json = dict[str, Any]
@@ -64,6 +64,9 @@ class JobOut(BaseModel):
     slot_at: datetime | None
     created_at: datetime
     updated_at: datetime
+    brought: Brought | None = Field(
+        description="What its run brought. Null if it brought nothing, or has not succeeded."
+    )
 
     @classmethod
     def of(cls, job: Job) -> "JobOut":

@@ -58,6 +58,16 @@ class Explanation(Answer):
     evidence: Json
 
 
+class Brought(Answer):
+    """What the run of a job brought that succeeded; of a long cursor only the digest."""
+
+    calls: int
+    milliseconds: int
+    signals: int
+    cursor_before: Any
+    cursor_after: Any
+
+
 class Job(Answer):
     id: UUID
     tenant_id: str
@@ -76,6 +86,7 @@ class Job(Answer):
     slot_at: datetime | None
     created_at: datetime
     updated_at: datetime
+    brought: Brought | None = None
 
 
 class ProviderCall(Answer):

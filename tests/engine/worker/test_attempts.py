@@ -13,6 +13,7 @@ from support.world import World, at
 from syncline import Connection, Connector, NotFound, Permanent, Signal, SyncResult, Transient
 from syncline.engine.worker.traces import LONGEST_TRACE
 from syncline.errors import ContractError
+from syncline.store.queue.jobs import CLOSE_EMPTY
 
 SECRET = "hunter2-hunter2"
 
@@ -272,3 +273,128 @@ async def test_a_tenant_sees_its_own_attempts_without_traces(world: World) -> No
         await world.engine.jobs.attempts(job_id, tenant_id="globex")
     with pytest.raises(NotFound):
         await world.engine.jobs.attempts(uuid4())
+
+
+class Busy(Connector):
+    """Makes a call and returns a page."""
+
+    provider = "desk"
+
+    async def sync(self, connection: Connection, cursor: Any) -> SyncResult:
+        async with self.http(connection, base_url=connection.config["url"]) as http:
+            await http.get("tickets")
+            await http.get("tickets")
+        return SyncResult([Signal("ticket", at("10:00"), {})], next_cursor={"at": 7})
+
+
+async def test_a_run_that_brought_something_says_what(world: World) -> None:
+    async with (
+        http_server([Reply(), Reply()]) as server,
+        world.another_engine([Busy()], http={"allow_private": ["desk"]}) as own,
+    ):
+        connection = await own.engine.connections.create(
+            tenant_id="acme",
+            provider_slug="desk",
+            external_id="1",
+            config={"url": server.url},
+        )
+        await own.engine.connections.set_cursor(connection.id, {"at": 3})
+        job = await own.engine.trigger(connection.id)
+        await own.engine.run_due()
+        job = await own.engine.jobs.get(job.id)
+
+    brought = job.brought
+    assert brought is not None
+    assert brought.milliseconds >= 0
+    assert (brought.calls, brought.signals) == (2, 1)
+    assert (brought.cursor_before, brought.cursor_after) == ({"at": 3}, {"at": 7})
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_it_says_so_however_it_is_settled(world: World, is_held: bool) -> None:
+    """A run with a rerun requested takes the full settle."""
+    connection = await world.connection(sync={"cursor": 1})
+    await world.job(connection)
+    async with world.during_run(SyncResult(next_cursor=2)):
+        if is_held:
+            await world.engine.trigger(connection.id)
+    [job] = await world.jobs(connection, status="succeeded")
+
+    assert job.brought is not None
+    assert (job.brought.cursor_before, job.brought.cursor_after) == (1, 2)
+
+
+async def test_a_long_cursor_is_kept_as_a_digest(world: World) -> None:
+    connection = await world.connection(sync={"cursor": "x" * 3000})
+    await world.job(connection)
+    world.script(SyncResult(next_cursor="é" * 1500))
+    await world.run_due()
+    [job] = await world.jobs(connection)
+
+    assert job.brought is not None
+    assert job.brought.cursor_before["bytes"] == 3002
+    assert len(job.brought.cursor_before["sha256"]) == 64
+    assert job.brought.cursor_after["bytes"] == 2 * 1500 + 2
+
+
+async def test_a_full_sync_starts_from_no_cursor(world: World) -> None:
+    connection = await world.connection(sync={"cursor": 1})
+    await world.job(connection, job_type="full")
+    world.script(SyncResult(next_cursor=2))
+    await world.run_due()
+    [job] = await world.jobs(connection)
+
+    assert job.brought is not None
+    assert (job.brought.cursor_before, job.brought.cursor_after) == (None, 2)
+
+
+async def test_signals_without_a_cursor_leave_it_where_it_was(world: World) -> None:
+    connection = await world.connection(sync={"cursor": 1})
+    await world.job(connection)
+    world.script(SyncResult([Signal("seen", at("10:00"), {})]))
+    await world.run_due()
+    [job] = await world.jobs(connection)
+
+    assert job.brought is not None
+    assert job.brought.signals == 1
+    assert (job.brought.cursor_before, job.brought.cursor_after) == (1, 1)
+
+
+class Pages(Connector):
+    provider = "pages"
+
+    async def sync(self, connection: Connection, cursor: Any) -> AsyncIterator[SyncResult]:
+        for number in range(connection.config["pages"]):
+            found = [Signal("seen", at("10:00"), {}, dedupe_key=f"{number}-{n}") for n in range(2)]
+            yield SyncResult(found, next_cursor=number)
+        if not connection.config["pages"]:
+            yield SyncResult()
+
+
+@pytest.mark.parametrize("pages", [3, 0])
+async def test_a_stream_says_what_all_of_its_pages_brought(world: World, pages: int) -> None:
+    async with world.another_engine([Pages()]) as own:
+        connection = await own.engine.connections.create(
+            tenant_id="acme", provider_slug="pages", external_id="1", config={"pages": pages}
+        )
+        job = await own.engine.trigger(connection.id)
+        await own.engine.run_due()
+        brought = (await own.engine.jobs.get(job.id)).brought
+
+    if not pages:
+        assert brought is None
+        return
+    assert brought is not None
+    assert brought.signals == 6
+    assert (brought.cursor_before, brought.cursor_after) == (None, 2)
+
+
+async def test_an_empty_run_writes_nothing_more_than_before(world: World) -> None:
+    connection = await world.connection(last_finished="09:00")
+    await world.job(connection)
+    world.script(SyncResult())
+    await world.run_due()
+    [_, job] = await world.jobs(connection)
+
+    assert job.brought is None
+    assert "brought =" not in CLOSE_EMPTY

@@ -21,8 +21,9 @@ from syncline import Connection, Connector, Signal, SyncResult
 from syncline.clock import Dice, clock_from, new_id
 from syncline.engine.context import EngineContext
 from syncline.engine.worker.runs import Runs
-from syncline.engine.worker.settle import Settlement, Settler, SettleRetry
+from syncline.engine.worker.settle import Settlement, Settler
 from syncline.engine.worker.settle_queue import SettleQueue
+from syncline.engine.worker.settle_retry import SettleRetry
 from syncline.policy.outcome import Raised
 from syncline.sdk.page import Page
 from syncline.store.checks.invariants import BROKEN

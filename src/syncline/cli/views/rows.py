@@ -7,7 +7,7 @@ from typing import Any
 from syncline.cli.output import print_fields, print_json, record
 from syncline.cli.views.attempts import show_attempts
 from syncline.connection_name import ConnectionName
-from syncline.model import Attempt, Connection, Job
+from syncline.model import Attempt, Brought, Connection, Job
 from syncline.policy.schedule import sync_of
 from syncline.text import error_text, reason_text
 
@@ -91,7 +91,20 @@ def show_job(
             "Finished": job.finished_at,
             "Cursor": job.cursor,
             "Error": error_text(job.error) or None,
+            **_brought(job.brought),
         }
     )
     if attempts:
         show_attempts(attempts)
+
+
+def _brought(brought: Brought | None) -> dict[str, Any]:
+    if brought is None:
+        return {}
+    return {
+        "Signals": brought.signals,
+        "Calls": brought.calls,
+        "Ran": f"{brought.milliseconds} ms",
+        "Cursor before": brought.cursor_before,
+        "Cursor after": brought.cursor_after,
+    }

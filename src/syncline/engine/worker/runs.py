@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from syncline.clock import monotonic
+from syncline.engine.worker.reports import start_cursor
 from syncline.engine.worker.settle_queue import SettleQueue
 from syncline.engine.worker.slots import Slots
 from syncline.engine.worker.threads import Threads
@@ -53,7 +54,8 @@ class Run:
     was_blocked = False  # by another transaction's lock, when it was to be settled
     trace: str | None = None  # of its error, for people
     stored_signals = 0  # of a stream
-    _calls: CallLog | None = None
+    cursor_before: str | None = None  # of a stream, before its first page
+    calls: CallLog | None = None  # that it made
     _threads: Threads | None = None
 
     def __init__(self, claim: Claim, lease_confirmed: float, runs: "Runs") -> None:
@@ -71,13 +73,9 @@ class Run:
     @property
     def call_log(self) -> CallLog:
         """Where the calls of this run are noted; most runs make none."""
-        if self._calls is None:
-            self._calls = CallLog()
-        return self._calls
-
-    @property
-    def call_count(self) -> int:
-        return 0 if self._calls is None else self._calls.count
+        if self.calls is None:
+            self.calls = CallLog()
+        return self.calls
 
     @property
     def budgets(self) -> CallBudgets:
@@ -111,6 +109,8 @@ class Run:
     def record_page(self, progress: Progress, page: Page) -> None:
         """Record a committed page, and its cursor if it has one."""
         cursor = page.next_cursor
+        if not self.committed_pages:
+            self.cursor_before = start_cursor(self.claim)
         self.stored_signals += page.signal_count
         self.committed_pages = progress.committed_pages
         self.claim.attempts, self.claim.lapses = progress.attempts, progress.lapses

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from syncline.clock import monotonic, new_id
+from syncline.clock import new_id
 from syncline.engine.context import EngineContext
 from syncline.model import ConnectionStatus, JobStatus, JobType
 from syncline.policy.outcome import (
@@ -27,8 +27,8 @@ from syncline.settings import ExecutorSettings
 from syncline.store.data import attempts, connections, signals
 from syncline.store.data.attempts import AttemptReport, FailedAttempt
 from syncline.store.data.connections import Progress
-from syncline.store.errors import WriteLost, expect, is_passing, is_timeout, lies_in_rows
-from syncline.store.pool import COMMAND_TIMEOUT_SECONDS, Transaction
+from syncline.store.errors import expect
+from syncline.store.pool import Transaction
 from syncline.store.queue import jobs
 from syncline.store.queue.claims import Claim
 from syncline.store.queue.jobs import Closing, FollowUp, RerunRequest
@@ -36,8 +36,6 @@ from syncline.text import rfc3339
 
 ACTIVE = ConnectionStatus.ACTIVE
 MOST_ATTEMPTS, MOST_LAPSES = 2**31 - 1, 2**15 - 1  # the largest values of their columns
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 2.0
-MOST_TIMEOUTS = 3  # of one page, while the server answers others
 
 
 @dataclass(slots=True)
@@ -47,6 +45,7 @@ class Settlement:
     claim: Claim
     ending: Ending
     report: AttemptReport | None = None  # of the process that ran it, if it failed
+    brought: str | None = None  # what the run brought, as JSON
     outcome: Outcome | None = None
     connection_is_active: bool = False
     rerun: RerunRequest | None = None
@@ -118,30 +117,31 @@ class Settler:
         ids, tokens = [claim.id for claim in empty], [claim.lease_token for claim in empty]
         async with self._pool.statement() as tx:
             now = self._clock.instant()
-            return await jobs.close_succeeded(tx, ids, tokens, now=now, are_empty=True)
+            return await jobs.close_empty(tx, ids, tokens, now=now)
 
-    async def settle_pages(self, pages: Sequence[tuple[Claim, Page]]) -> set[UUID]:
-        """Settle runs of different connections that returned a page, all in the usual way.
+    async def settle_pages(self, pages: Sequence[tuple[Claim, Page, str | None]]) -> set[UUID]:
+        """Settle runs that returned a page and what they brought, all in the usual way.
 
         Return the ids of the jobs that need a full settle: all of them if another transaction
         holds a connection or one has left `active`; else those that are no longer ours, ended
         ahead of their slot, or are to run again. The usual way makes few objects per run.
         """
-        ids = [claim.id for claim, _ in pages]
-        tokens = [claim.lease_token for claim, _ in pages]
+        ids = [claim.id for claim, _, _ in pages]
+        tokens = [claim.lease_token for claim, _, _ in pages]
+        brought = [one for _, _, one in pages]
         now = self._clock.instant()
         async with self._pool.transaction() as tx:
-            if not await connections.lock_active(tx, [one.connection_id for one, _ in pages]):
+            if not await connections.lock_active(tx, [one.connection_id for one, _, _ in pages]):
                 return set(ids)
-            left = await jobs.close_succeeded(tx, ids, tokens, now=now, are_empty=False)
+            left = await jobs.close_pages(tx, ids, tokens, brought, now=now)
             if left:
                 pages = [one for one in pages if one[0].id not in left]
             moved = await self._store(
-                tx, [(claim, page, _is_first_sync(claim)) for claim, page in pages], now
+                tx, [(claim, page, _is_first_sync(claim)) for claim, page, _ in pages], now
             )
             follow_ups = [
                 _follow_page(claim, page, cursor_was_moved=claim.connection_id in moved)
-                for claim, page in pages
+                for claim, page, _ in pages
                 if page.has_more
             ]
             await _enqueue(tx, follow_ups, now)
@@ -233,7 +233,7 @@ def closed_job(one: Settlement, now: datetime) -> Closing:
     closing = Closing(claim.id, claim.lease_token, JobStatus.QUEUED, claim.attempts)
     match one.outcome:
         case Succeeded():
-            closing.status = JobStatus.SUCCEEDED
+            closing.status, closing.brought = JobStatus.SUCCEEDED, one.brought
         case Retry(error, _, retry_after, lapses):
             closing.attempts = min(claim.attempts + 1, MOST_ATTEMPTS)
             closing.error, closing.retry_after, closing.lapses = error, retry_after, lapses
@@ -354,46 +354,3 @@ def _reason(one: Settlement, outcome: Failed, now: datetime) -> dict[str, Any]:
         "since": rfc3339(now),
         "evidence": {"job_id": str(one.claim.id), "error": json.loads(outcome.error)},
     }
-
-
-class SettleRetry:
-    """Counts the failures of one settle, and says which of them is the last."""
-
-    def __init__(self, lease_seconds: float) -> None:
-        self._lease_seconds = lease_seconds
-        self._failing_since: float | None = None
-        self._timeouts = 0
-        self._pause = FIRST_PAUSE_SECONDS / 2
-
-    def must_end(self, error: BaseException, *, server_answered_at: float) -> bool:
-        """Return whether another try is pointless.
-
-        A value that cannot be stored never will be. A server that is away comes back, so it only
-        costs time. If it answers others but not this, the statement is too large. An unknown
-        error, or a write of the wrong number of rows, is retried for as long as a lease
-        lasts.
-        """
-        now = monotonic()
-        if self._failing_since is None:
-            self._failing_since = now
-        if is_timeout(error):
-            self._timeouts += 1
-            return self._timeouts >= MOST_TIMEOUTS and server_answered_at > self._failing_since
-        if is_passing(error) and not isinstance(error, WriteLost):
-            return False
-        is_refused = lies_in_rows(error) and not isinstance(error, WriteLost)
-        return is_refused or now - self._failing_since >= self._lease_seconds
-
-    def next_pause_seconds(self) -> float:
-        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
-        return self._pause
-
-
-def describe_refusal(error: BaseException) -> str:
-    """Return the error of a job whose page could not be stored."""
-    if is_timeout(error):
-        return (
-            f"the page could not be stored: the database timed out {MOST_TIMEOUTS} times "
-            f"({COMMAND_TIMEOUT_SECONDS:g} s each); return smaller pages"
-        )
-    return f"the page could not be stored: {error}"

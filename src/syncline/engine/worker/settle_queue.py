@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from syncline.clock import monotonic, pause
-from syncline.engine.worker.reports import report_of
-from syncline.engine.worker.settle import Settlement, Settler, SettleRetry, describe_refusal
+from syncline.engine.worker.reports import brought_by, report_of
+from syncline.engine.worker.settle import Settlement, Settler
+from syncline.engine.worker.settle_retry import SettleRetry, describe_refusal
 from syncline.errors import ContractError
 from syncline.policy.outcome import Cancelled, Ending, Failed, Raised, Released, Retry, Succeeded
 from syncline.sdk.page import NOTHING_NEW, Page
@@ -135,7 +136,11 @@ class SettleQueue:
 
         Return the others, and whether it failed: a held job may be why.
         """
-        pages = [(run.claim, run.ending) for run in group if isinstance(run.ending, Page)]
+        pages = [
+            (run.claim, run.ending, brought_by(run))
+            for run in group
+            if isinstance(run.ending, Page)
+        ]
         if not pages:
             return group, False
         settled: set[UUID] = set()
@@ -144,7 +149,7 @@ class SettleQueue:
             # Whatever goes wrong happens again in the ordinary settle, which reports it.
             with suppress(Exception), self._telemetry.settle(len(pages)):
                 left = await self._settler.settle_pages(pages)
-                settled = {claim.id for claim, _ in pages} - left
+                settled = {claim.id for claim, _, _ in pages} - left
                 failed = False
         except BaseException:
             self._finish(group)  # the process ends; the reaper gets the jobs
@@ -234,7 +239,9 @@ class SettleQueue:
         retry = SettleRetry(self._lease_seconds)
         while not self._has_given_up:
             settlements = [
-                Settlement(run.claim, run.ending, report_of(run)) for run in group if run.ending
+                Settlement(run.claim, run.ending, report_of(run), brought_by(run))
+                for run in group
+                if run.ending
             ]
             try:
                 with self._telemetry.settle(len(group)):

@@ -21,12 +21,8 @@ from syncline.clock import monotonic, new_id, pause
 from syncline.engine.context import EngineContext
 from syncline.engine.worker.attempt import PageChecker, PageStream
 from syncline.engine.worker.runs import Run, Runs
-from syncline.engine.worker.settle import (
-    ACTIVE,
-    SettleRetry,
-    describe_refusal,
-    overwrites_cursor,
-)
+from syncline.engine.worker.settle import ACTIVE, overwrites_cursor
+from syncline.engine.worker.settle_retry import SettleRetry, describe_refusal
 from syncline.errors import ContractError
 from syncline.policy.outcome import Interrupted
 from syncline.sdk.page import Page
@@ -55,7 +51,7 @@ class Streams:
 
         After the last page only its follow-up is left, if it has more.
         """
-        rest, cursor = Page(), stream.cursor
+        rest, cursor, found = Page(), stream.cursor, False
         async with _closing(stream.results) as results:
             async for result in results:
                 page = await self._checker.check(result, cursor, run)
@@ -64,11 +60,14 @@ class Streams:
                 if ending is not None:
                     return ending
                 rest = Page(next_cursor=page.next_cursor, has_more=page.has_more)
+                found = found or not page.is_empty
                 if page.next_cursor is not None:
                     # Read from its text, because the connector may still change its own object.
                     cursor = json.loads(page.next_cursor)
                 del result, page  # free the memory before the next page
-        return rest if rest.has_more else Page()
+        if rest.has_more:
+            return rest
+        return StreamEnd() if found else Page()
 
     async def _keep(self, run: Run, page: Page) -> Page | Interrupted | None:
         """Commit a page of a run; return how the run ends, or None if it continues."""
@@ -176,6 +175,16 @@ async def _lock_connection(
     if blocked:
         raise RowHeld(f"another transaction holds connection {claim.connection_id} or its job")
     return locked.get(claim.connection_id)
+
+
+class StreamEnd(Page):
+    """The end of a stream whose pages are stored: nothing is left, and yet it was not empty."""
+
+    __slots__ = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

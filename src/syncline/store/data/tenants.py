@@ -55,7 +55,7 @@ NEXT_JOBS = """
     SELECT j.id, to_json(j)::text AS line
       FROM (SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority,
                    attempts, scheduled_at, retry_after, started_at, finished_at, cursor, error,
-                   slot_at, created_at, updated_at
+                   slot_at, created_at, updated_at, brought
               FROM {schema}.sync_jobs WHERE connection_id = $1 AND id > $2) j
      ORDER BY j.id LIMIT $3
 """

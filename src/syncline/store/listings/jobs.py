@@ -30,7 +30,7 @@ BY_ID = """
     -- Jobs of every tenant.
     SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
            j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
-           j.error, j.slot_at, j.created_at, j.updated_at
+           j.error, j.slot_at, j.created_at, j.updated_at, j.brought
       FROM {schema}.sync_jobs j
      WHERE {is_wanted_job} AND j.id < $16 AND j.id >= $17
      ORDER BY j.id DESC LIMIT $18
@@ -40,7 +40,7 @@ ENDED_OF_TENANT = """
     -- One tenant's jobs that have ended.
     SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
            j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
-           j.error, j.slot_at, j.created_at, j.updated_at
+           j.error, j.slot_at, j.created_at, j.updated_at, j.brought
       FROM {schema}.sync_jobs j
      WHERE j.tenant_id = $1
        AND coalesce(j.status, '') IN ('succeeded', 'completed', 'failed', 'cancelled')
@@ -52,7 +52,7 @@ PENDING_OF_TENANT = """
     -- One tenant's pending jobs, found through its connections.
     SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
            j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
-           j.error, j.slot_at, j.created_at, j.updated_at
+           j.error, j.slot_at, j.created_at, j.updated_at, j.brought
       FROM {schema}.connections c
      CROSS JOIN LATERAL (SELECT * FROM {schema}.sync_jobs
                           WHERE connection_id = c.id AND status IN ('queued', 'running')
@@ -65,7 +65,7 @@ UNSUCCESSFUL_BY_ID = """
     -- Failed or cancelled jobs.
     SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
            j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
-           j.error, j.slot_at, j.created_at, j.updated_at
+           j.error, j.slot_at, j.created_at, j.updated_at, j.brought
       FROM {schema}.sync_jobs j
      WHERE j.status = $4 AND coalesce(j.status, '') IN ('failed', 'cancelled')
        AND {is_wanted_job} AND j.id < $16 AND j.id >= $17
@@ -76,7 +76,7 @@ PENDING_BY_ID = """
     -- Pending jobs: there are few, or the newest jobs are among them.
     SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
            j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
-           j.error, j.slot_at, j.created_at, j.updated_at
+           j.error, j.slot_at, j.created_at, j.updated_at, j.brought
       FROM {schema}.sync_jobs j
      WHERE j.status = $4 AND j.status IN ('queued', 'running')
        AND {is_wanted_job} AND j.id < $16 AND j.id >= $17
@@ -87,7 +87,7 @@ BY_CONNECTION = """
     -- One connection's jobs: pending ones, then the others by when they finished.
     SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
            j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
-           j.error, j.slot_at, j.created_at, j.updated_at
+           j.error, j.slot_at, j.created_at, j.updated_at, j.brought
       FROM {schema}.sync_jobs j
      WHERE j.connection_id = $2 AND {is_wanted_job}
        AND (j.finished_at <= $17 OR j.finished_at IS NULL)
@@ -99,7 +99,7 @@ SLOWEST = """
     -- The jobs of every tenant that took longest, among those made since the end of the search.
     SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
            j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
-           j.error, j.slot_at, j.created_at, j.updated_at
+           j.error, j.slot_at, j.created_at, j.updated_at, j.brought
       FROM {schema}.sync_jobs j
      WHERE {is_wanted_job} AND j.finished_at >= j.started_at AND j.id < $16 AND j.id >= $17
      ORDER BY j.finished_at - j.started_at DESC, j.id LIMIT $18
@@ -109,7 +109,7 @@ SLOWEST_OF_TENANT = """
     -- The same of one tenant.
     SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
            j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
-           j.error, j.slot_at, j.created_at, j.updated_at
+           j.error, j.slot_at, j.created_at, j.updated_at, j.brought
       FROM {schema}.sync_jobs j
      WHERE j.tenant_id = $1
        AND coalesce(j.status, '') IN ('succeeded', 'completed', 'failed', 'cancelled')

@@ -16,7 +16,7 @@ READY = """
     -- Queued jobs that have not failed, by provider and in the order in which they are claimed.
     SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
            j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
-           j.error, j.slot_at, j.created_at, j.updated_at
+           j.error, j.slot_at, j.created_at, j.updated_at, j.brought
       FROM {schema}.sync_jobs j
      WHERE j.status = 'queued' AND j.retry_after IS NULL AND {is_wanted_job}
        AND j.provider_slug >= $16 AND j.scheduled_at BETWEEN $20 AND $21
@@ -29,7 +29,7 @@ WAITING = """
     -- Queued jobs that wait for another attempt, or have just done so, by provider and time.
     SELECT j.id, j.tenant_id, j.provider_slug, j.connection_id, j.job_type, j.status, j.priority,
            j.attempts, j.scheduled_at, j.retry_after, j.started_at, j.finished_at, j.cursor,
-           j.error, j.slot_at, j.created_at, j.updated_at
+           j.error, j.slot_at, j.created_at, j.updated_at, j.brought
       FROM {schema}.sync_jobs j
      WHERE j.status = 'queued' AND j.retry_after IS NOT NULL AND {is_wanted_job}
        AND j.provider_slug >= $16 AND j.retry_after BETWEEN $19 AND $20

@@ -152,7 +152,7 @@ CLOSE = """
            deferred_until = CASE WHEN closing.error IS NULL THEN closing.retry_after END,
            error = CASE WHEN closing.status = 'succeeded' THEN NULL
                         ELSE coalesce(closing.error, j.error) END,
-           counts_as_last = closing.counts_as_last,
+           counts_as_last = closing.counts_as_last, brought = closing.brought,
            lease_token = NULL, lease_expires_at = NULL, updated_at = now(),
            priority = CASE WHEN closing.status = 'queued'
                            THEN greatest(j.priority, j.again_priority) ELSE j.priority END,
@@ -162,9 +162,9 @@ CLOSE = """
                                  ELSE j.again_priority END,
            again_cursor = CASE WHEN closing.status = 'queued' THEN NULL ELSE j.again_cursor END
       FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::smallint[],
-                  $6::timestamptz[], $7::timestamptz[], $8::jsonb[], $9::bool[])
+                  $6::timestamptz[], $7::timestamptz[], $8::jsonb[], $9::bool[], $10::text[])
            AS closing (id, token, status, attempts, lapses, retry_after, finished_at, error,
-                       counts_as_last)
+                       counts_as_last, brought)
      WHERE j.id = ANY (ARRAY[closing.id]) AND j.lease_token IS NOT DISTINCT FROM closing.token
        AND CASE WHEN j.status = 'running' THEN true ELSE false END
  RETURNING j.id, j.again_priority, j.again_cursor
@@ -184,6 +184,7 @@ class Closing:
     finished_at: datetime | None = None
     error: str | None = None
     counts_as_last: bool = True
+    brought: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +208,13 @@ async def close(tx: Transaction, closings: Sequence[Closing]) -> dict[UUID, Reru
         [closing.finished_at for closing in closings],
         [closing.error for closing in closings],
         [closing.counts_as_last for closing in closings],
+        [closing.brought for closing in closings],
     )
     return {row["id"]: RerunRequest(row["again_priority"], row["again_cursor"]) for row in rows}
 
 
-CLOSE_SUCCEEDED = """
-    -- Close jobs whose run returned a page, if nothing unusual is to be written for them: they are
+CLOSE_EMPTY = """
+    -- Close jobs whose run brought nothing, if nothing unusual is to be written for them: they are
     -- still ours, no rerun was requested, and they did not end ahead of their slot. Return the
     -- others. If there are none, as nearly always, the lists are not compared (0.7 µs a job). A
     -- stream that committed a page, in this attempt or before, was not empty.
@@ -220,7 +222,7 @@ CLOSE_SUCCEEDED = """
         UPDATE {schema}.sync_jobs j
            SET status = 'succeeded', finished_at = moment.now, lapses = 0,
                retry_after = NULL, error = NULL, counts_as_last = true,
-               is_empty = coalesce(j.is_empty, $4),
+               is_empty = coalesce(j.is_empty, true),
                lease_token = NULL, lease_expires_at = NULL, updated_at = now()
           FROM unnest($1::uuid[], $2::uuid[]) AS closing (id, token)
          CROSS JOIN (SELECT coalesce($3::timestamptz, now())) AS moment (now)
@@ -236,17 +238,44 @@ CLOSE_SUCCEEDED = """
 """
 
 
-async def close_succeeded(
+CLOSE_PAGES = """
+    -- The same for jobs whose run brought something, and what that was.
+    WITH closed AS (
+        UPDATE {schema}.sync_jobs j
+           SET status = 'succeeded', finished_at = coalesce($3::timestamptz, now()), lapses = 0,
+               retry_after = NULL, error = NULL, counts_as_last = true, is_empty = false,
+               brought = closed.brought,
+               lease_token = NULL, lease_expires_at = NULL, updated_at = now()
+          FROM unnest($1::uuid[], $2::uuid[], $4::text[]) AS closed (id, token, brought)
+         WHERE j.id = ANY (ARRAY[closed.id])
+           AND CASE j.status WHEN 'running' THEN true ELSE false END
+           AND j.lease_token IS NOT DISTINCT FROM closed.token AND j.again_priority IS NULL
+           AND coalesce(j.slot_at <= coalesce($3::timestamptz, now()), true)
+     RETURNING j.id
+    )
+    SELECT id FROM unnest($1::uuid[]) AS given (id)
+     WHERE (SELECT count(*) FROM closed) < cardinality($1::uuid[])
+       AND id NOT IN (SELECT id FROM closed)
+"""
+
+
+async def close_empty(
+    tx: Transaction, ids: Sequence[UUID], tokens: Sequence[UUID], *, now: datetime | None
+) -> set[UUID]:
+    """Close jobs, at the database's now if no time is given; return those left open."""
+    return {row["id"] for row in await tx.fetch(CLOSE_EMPTY, ids, tokens, now)}
+
+
+async def close_pages(
     tx: Transaction,
     ids: Sequence[UUID],
     tokens: Sequence[UUID],
+    brought: Sequence[str | None],
     *,
     now: datetime | None,
-    are_empty: bool,
 ) -> set[UUID]:
-    """Close jobs, at the database's now if no time is given; return those left open."""
-    rows = await tx.fetch(CLOSE_SUCCEEDED, ids, tokens, now, are_empty)
-    return {row["id"] for row in rows}
+    """Close jobs with what each brought, as JSON; return those left open."""
+    return {row["id"] for row in await tx.fetch(CLOSE_PAGES, ids, tokens, now, brought)}
 
 
 FORGET_CURSORS = """

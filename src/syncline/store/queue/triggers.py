@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from syncline.model import Job, JobFilter
+from syncline.model import Brought, Job, JobFilter
 from syncline.sdk.json_text import read_json
 from syncline.store.pool import Transaction
 
@@ -47,7 +47,7 @@ TRIGGER = """
                updated_at = excluded.updated_at
      RETURNING id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
                scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at,
-               created_at, updated_at
+               created_at, updated_at, brought
     )
     SELECT connection.status AS connection_status, triggered.*,
            CASE WHEN $8::text IS NOT NULL THEN pg_notify($8, $9)::text END AS woken
@@ -130,7 +130,7 @@ GET = """
     -- One job, which must be the tenant's if one is named.
     SELECT id, tenant_id, provider_slug, connection_id, job_type, status, priority, attempts,
            scheduled_at, retry_after, started_at, finished_at, cursor, error, slot_at, created_at,
-           updated_at
+           updated_at, brought
       FROM {schema}.sync_jobs
      WHERE id = $1 AND ($2::text IS NULL OR tenant_id = $2)
 """
@@ -199,8 +199,20 @@ async def next_jobs(
     return [row["id"] for row in rows]
 
 
+def _read_brought(text: str | None) -> Brought | None:
+    """Return what a run brought; None if the text says something else."""
+    value = read_json(text)
+    if not isinstance(value, list) or len(value) != 5:
+        return None
+    counts = value[:3]
+    if not all(isinstance(count, int) and not isinstance(count, bool) for count in counts):
+        return None
+    return Brought(*value)
+
+
 def read_job(row: Any) -> Job:
     values = dict(row)
     values["cursor"] = read_json(values["cursor"])
     values["error"] = read_json(values["error"])
+    values["brought"] = _read_brought(values["brought"])
     return Job(**values)
