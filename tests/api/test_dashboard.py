@@ -288,7 +288,10 @@ async def test_the_page_of_a_job_leads_to_its_signals(world: World, local: Clien
     await world.run_due()
     await add_signal(world, connection, "another", {})
 
-    assert f'href="/signals?job={job}"' in (await local.get(f"/jobs/{job}")).text
+    page = await local.get(f"/jobs/{job}")
+    assert f'href="/signals?job={job}"' in page.text
+    assert "1 signal from 0 calls in" in words(page)
+    assert "Cursor before None: it started from the beginning. Cursor after 1" in words(page)
     shown = await local.get(f"/signals?job={job}")
     assert "mine" in words(shown)
     assert "another" not in words(shown)

@@ -79,6 +79,22 @@ async def test_signals_are_found_by_their_job(world: World, local: Client) -> No
     assert missing.status_code == 404
 
 
+async def test_a_job_says_what_its_run_brought(world: World, local: Client) -> None:
+    job_id = await world.job(await world.connection(sync={"cursor": {"at": 1}}))
+    world.script(SyncResult([Signal("mine", at("10:00"), {})], next_cursor={"at": 2}))
+    await world.run_due()
+
+    brought = (await local.get(f"/v1/jobs/{job_id}")).json()["brought"]
+
+    assert brought.pop("milliseconds") >= 0
+    assert brought == {
+        "calls": 0,
+        "signals": 1,
+        "cursor_before": {"at": 1},
+        "cursor_after": {"at": 2},
+    }
+
+
 async def test_a_tenant_sees_its_attempts_without_traces(world: World) -> None:
     jobs = [await world.job(await world.connection(tenant=one)) for one in ("acme", "birch")]
     world.script(Transient("down"), Transient("down"))

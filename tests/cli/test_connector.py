@@ -259,3 +259,33 @@ def test_in_a_pipe_what_went_wrong_comes_after_the_results(tmp_path: Path) -> No
         "More waiting  no",
         "syncline: Permanent: no such desk",
     ]
+
+
+BUGGY = """
+from syncline import Connector
+
+
+class Buggy(Connector):
+    provider = "buggy"
+
+    async def sync(self, connection, cursor):
+        return read_page(connection.credentials["token"])
+
+
+def read_page(token):
+    raise ValueError("cannot read " + token)
+"""
+
+
+def test_debug_shows_where_a_connector_raised(folder: Path) -> None:
+    (folder / "syncline_buggy.py").write_text(BUGGY)
+    run = ("connector", "run", "syncline_buggy:Buggy", "--credentials-stdin")
+    credentials = '{"token": "hunter2-hunter2"}'
+
+    usual = syncline(*run, stdin=credentials)
+    debug = syncline(*run, "--debug", stdin=credentials)
+
+    assert usual.exit_code == debug.exit_code == 1
+    assert usual.stderr == "syncline: ValueError: cannot read *** (`--debug` shows where)\n"
+    assert 'syncline_buggy.py", line 13, in read_page' in debug.stderr
+    assert "hunter2" not in usual.output + debug.output

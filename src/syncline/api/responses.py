@@ -4,10 +4,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from syncline.api.problems import MEDIA_TYPE
-from syncline.model import ApiKey, Attempt, Brought, Connection, Job
+from syncline.model import ApiKey, Attempt, Connection, Job
 from syncline.services.edits import version_of
 
 Json = dict[str, Any]
@@ -46,6 +46,16 @@ class ConnectionOut(BaseModel):
         return cls(**shown, version=version_of(connection))
 
 
+class BroughtOut(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+    calls: int = Field(description="How many HTTP calls its last attempt made.")
+    milliseconds: int = Field(description="How long the connector took.")
+    signals: int
+    cursor_before: Any = Field(description="Above 2 kB only its `sha256` and `bytes`.")
+    cursor_after: Any
+
+
 class JobOut(BaseModel):
     id: UUID
     tenant_id: str
@@ -64,7 +74,7 @@ class JobOut(BaseModel):
     slot_at: datetime | None
     created_at: datetime
     updated_at: datetime
-    brought: Brought | None = Field(
+    brought: BroughtOut | None = Field(
         description="What its run brought. Null if it brought nothing, or has not succeeded."
     )
 

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from syncline.cli.output import print_fields, print_json, print_table
+from syncline.engine.secrets.vault import without_secrets
+from syncline.errors import ContractError, SyncError
+from syncline.http.credentials import Credentials
 from syncline.sdk.connector import Connector
 from syncline.testing.recorder import Call, Masker, Recorder, save_calls
 from syncline.testing.trial import TrialPage, prepare_trial, take_pages, trial_connection, walk
@@ -24,7 +27,7 @@ class Trial:
     is_recorded: bool = False
     pages: list[TrialPage] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
-    error: Exception | None = None
+    error: BaseException | None = None
 
     @property
     def has_more(self) -> bool:
@@ -51,13 +54,23 @@ class Trial:
                     cursor=self.final_cursor,
                 )
         except Exception as error:
-            self.error = error
+            clean = without_secrets(error, Credentials(self.credentials or {}))
+            self.error = clean.with_traceback(error.__traceback__)
 
     async def _take(self, pages: AsyncIterator[TrialPage]) -> None:
         async for page in pages:
             self.pages.append(page)
             if len(self.pages) == self.most_pages:
                 return
+
+    @property
+    def failure(self) -> str | None:
+        """Why it failed, in a sentence; None if it did not."""
+        if self.error is None:
+            return None
+        is_meant = isinstance(self.error, SyncError | ContractError)
+        where = "" if is_meant else " (`--debug` shows where)"
+        return f"{type(self.error).__name__}: {self.error}{where}"
 
     def save(self, path: Path) -> None:
         save_calls(path, self.calls)

@@ -86,7 +86,7 @@ class Job(Answer):
     slot_at: datetime | None
     created_at: datetime
     updated_at: datetime
-    brought: Brought | None = None
+    brought: Brought | None
 
 
 class ProviderCall(Answer):

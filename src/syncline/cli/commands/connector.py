@@ -138,8 +138,8 @@ def run(
     if record:
         trial.save(record)
     show_trial(trial, json=json)
-    if trial.error is not None:
-        raise Failure(f"{type(trial.error).__name__}: {trial.error}") from trial.error
+    if trial.failure is not None:
+        raise Failure(trial.failure) from trial.error
     if trial.has_more:
         say(f"There is more after {pages} pages: raise --pages, or continue with --cursor.")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from syncline.clock import monotonic, pause
-from syncline.engine.worker.reports import brought_by, report_of
+from syncline.engine.worker.reports import brought_by, settlement_of
 from syncline.engine.worker.settle import Settlement, Settler
 from syncline.engine.worker.settle_retry import SettleRetry, describe_refusal
 from syncline.errors import ContractError
@@ -137,9 +137,9 @@ class SettleQueue:
         Return the others, and whether it failed: a held job may be why.
         """
         pages = [
-            (run.claim, run.ending, brought_by(run))
+            (run.claim, page, brought_by(run, page))
             for run in group
-            if isinstance(run.ending, Page)
+            if isinstance(page := run.ending, Page)
         ]
         if not pages:
             return group, False
@@ -238,11 +238,7 @@ class SettleQueue:
         """Return the runs that are over; the others wait in another part of the queue."""
         retry = SettleRetry(self._lease_seconds)
         while not self._has_given_up:
-            settlements = [
-                Settlement(run.claim, run.ending, report_of(run), brought_by(run))
-                for run in group
-                if run.ending
-            ]
+            settlements = [settlement_of(run) for run in group if run.ending]
             try:
                 with self._telemetry.settle(len(group)):
                     await self._settler.settle(settlements, lock_jobs=lock_jobs)
