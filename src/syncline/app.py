@@ -18,6 +18,7 @@ from syncline.engine.scheduler.tick import Scheduler, TickReport
 from syncline.engine.secrets.token_refresh import TokenRefresher
 from syncline.engine.secrets.vault import Vault
 from syncline.engine.service import Service, Upkeep
+from syncline.engine.upkeep.bulk import BulkRunner
 from syncline.engine.upkeep.connector_files import ConnectorFiles
 from syncline.engine.upkeep.figures import FigureKeeper
 from syncline.engine.upkeep.heartbeat import Heartbeat
@@ -40,6 +41,7 @@ from syncline.sdk.registry import connectors_by_provider
 from syncline.services.access import Access
 from syncline.services.base import ServiceContext
 from syncline.services.budgets import Budgets
+from syncline.services.bulk import BulkActions
 from syncline.services.connections import Connections
 from syncline.services.declarations import Declarations
 from syncline.services.doctor import Doctor
@@ -69,6 +71,7 @@ class Engine:
 
     connections: Connections
     jobs: Jobs
+    bulk: BulkActions
     signals: Signals
     secrets: Secrets
     workers: Workers
@@ -296,6 +299,7 @@ class Engine:
             Maintenance(self._pool, clock, telemetry.upkeep, self._key_uses, self._files),
             Pruner(self._pool, settings, clock, heartbeat, telemetry.upkeep),
             FigureKeeper(self._pool, clock, heartbeat, telemetry.figures),
+            BulkRunner(engine, self._wakeup),
             self._embedded,
         )
         self._service = Service(engine, self._scheduler, self._worker, self._upkeep, self._wakeup)
@@ -329,6 +333,7 @@ class Engine:
         context = self._service_context(pool)
         self.connections = Connections(context, self._vault, self._files, self.gates)
         self.jobs = Jobs(context)
+        self.bulk = BulkActions(context, self._upkeep.bulk)
         self.signals = Signals(context)
         self.workers = Workers(context)
         self.names = Names(context)

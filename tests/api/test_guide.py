@@ -45,7 +45,7 @@ async def test_the_examples_run(world: World, tmp_path: Path) -> None:
     assert lines[3] == "null"  # a-2 is the last
     assert lines[5:7] == ['"paused"', '"active"']
     assert lines[-2:] == ["null", '"revoked"']  # the new key was not used yet
-    assert len(lines) == 22
+    assert len(lines) == 26
 
 
 async def run(script: str, folder: Path, key: str) -> tuple[int, str]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import asyncpg
 import httpx2
@@ -17,13 +18,14 @@ from support.http import client_of
 from support.world import World, open_world
 from syncline import Connection, Engine, SyncResult
 from syncline.api.app import create_app
-from syncline.model import START, SignalFilter
+from syncline.model import START, ConnectionFilter, SignalFilter
+from syncline.services.bulk import BulkRequest
 from syncline.services.edits import Edit
 
 Client = httpx2.AsyncClient
 ROLE = "syncline_api"
 TABLES = ("connections", "sync_jobs", "signals", "credentials", "api_requests", "workers")
-OTHERS = ("schedulers", "tenant_usage", "job_attempts", "figures", "figure_reports")
+OTHERS = ("bulk_actions", "schedulers", "tenant_usage", "job_attempts", "figures", "figure_reports")
 ALL_TABLES = ", ".join(f"syncline.{table}" for table in (*TABLES, *OTHERS))
 NEW = {"tenant_id": "acme", "provider_slug": "github", "external_id": "new"}
 BODIES: dict[str, Any] = {
@@ -31,6 +33,8 @@ BODIES: dict[str, Any] = {
     "create_connections": {"connections": [NEW]},
     "edit_connection": {"config": {}},
     "set_credentials": {"credentials": {"token": "x"}},
+    "act_on_connections": {"action": "pause", "filter": {}, "expected": 0},
+    "act_on_jobs": {"action": "retry", "filter": {"status": "failed"}, "preview": True},
 }
 # They read nothing of any tenant's: probes, metrics, the description, signing in and out, files.
 # Keys and budgets are an operator's, and out of the role's reach.
@@ -74,7 +78,15 @@ async def things_of(world: World, tenant: str) -> dict[str, Any]:
         "action": "retry",
         "scope": "app",
         "provider_slug": "github",
+        "action_id": await _action_of(world, tenant),
     }
+
+
+async def _action_of(world: World, tenant: str) -> UUID:
+    request = BulkRequest("pause", ConnectionFilter(external_id_prefix="none"))
+    engine = world.engine.for_request(tenant)
+    begun = await engine.bulk.start(request, expected=0, tenant_id=tenant)
+    return begun.id
 
 
 async def rows_of(world: World, tenant: str) -> list[Any]:

@@ -56,6 +56,11 @@ SCOPES = {
     ("GET", "/v1/tenants"): Scope.READ,
     ("PUT", "/v1/tenants"): Scope.ADMIN,
     ("GET", "/v1/caps"): Scope.READ,
+    ("POST", "/v1/connections/actions"): Scope.OPERATE,
+    ("POST", "/v1/jobs/actions"): Scope.OPERATE,
+    ("GET", "/v1/actions"): Scope.READ,
+    ("GET", "/v1/actions/{action_id}"): Scope.READ,
+    ("POST", "/v1/actions/{action_id}/cancel"): Scope.OPERATE,
     ("GET", "/v1/pauses"): Scope.READ,
     ("PUT", "/v1/pauses"): Scope.OPERATE,
     ("PUT", "/v1/caps"): Scope.ADMIN,
@@ -131,7 +136,7 @@ async def test_a_key_with_a_lower_scope_is_refused_by_every_route(world: World) 
                     assert f"scope {needs_of(route).scope}" in answer.text
                     refused += 1
 
-    assert refused == 29 + 16  # with the scope read, and with operate
+    assert refused == 32 + 16  # with the scope read, and with operate
 
 
 async def test_a_key_with_its_scope_is_let_through(world: World) -> None:

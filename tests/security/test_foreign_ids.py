@@ -24,6 +24,8 @@ from support.world import World
 from syncline.api.app import create_app
 from syncline.api.auth import COOKIE, CSRF_HEADER, Principal
 from syncline.keyring import new_key
+from syncline.model import ConnectionFilter
+from syncline.services.bulk import BulkRequest
 
 pytestmark = pytest.mark.engine(secret_keys=new_key("k1"))
 
@@ -50,6 +52,16 @@ BODIES: dict[str, list[Any]] = {
     "retry_job": [None],
     "cancel_job": [None],
     "create_key": [{"name": "x", "tenant_id": "birch"}, {"name": "x"}],
+    "act_on_connections": [
+        {"action": "pause", "filter": {"tenant": "birch"}, "expected": 1},
+        {"action": "pause", "filter": {"prefix": CANARY}, "expected": 9},
+        {"action": "sync", "filter": {"prefix": CANARY}, "preview": True},
+    ],
+    "act_on_jobs": [
+        {"action": "retry", "filter": {"status": "failed", "tenant": "birch"}, "expected": 9},
+        {"action": "retry", "filter": {"status": "failed"}, "preview": True},
+    ],
+    "cancel_action": [None],
     "set_pause": [{"tenant_id": "birch", "paused": True}, {"provider_slug": "x", "paused": True}],
     "set_weight": [{"tenant_id": "birch", "weight": 0.01}],
     "set_cap": [{"tenant_id": "birch", "max_running": 0}],
@@ -138,6 +150,10 @@ async def foreign(world: World) -> Foreign:
     key, _ = await world.engine.access.create_key(f"{CANARY}-name", tenant_id="birch")
     ids = {"connection_id": connection.id, "job_id": job, "signal_id": signal["id"]}
     ids["key_id"] = key.id
+    birch = world.engine.for_request("birch").bulk
+    wanted = ConnectionFilter(external_id_prefix=CANARY)
+    action = await birch.start(BulkRequest("pause", wanted), expected=1, tenant_id="birch")
+    ids["action_id"] = action.id
     await world.engine.budgets.set(f"{CANARY}-scope", calls=1_000_000)
     return {name: str(id_) for name, id_ in ids.items()} | {
         "action": "cancel",
@@ -254,8 +270,8 @@ async def page_tokens(world: World) -> dict[str, str]:
 
 
 async def test_every_route_has_its_foreign_things(world: World) -> None:
-    names = ("connection_id", "job_id", "signal_id", "key_id", "scope", "action", "page")
-    foreign = dict.fromkeys((*names, "provider_slug"), "x")
+    names = ("connection_id", "job_id", "signal_id", "key_id", "action_id", "scope", "action")
+    foreign = dict.fromkeys((*names, "page", "provider_slug"), "x")
 
     requests = [
         request

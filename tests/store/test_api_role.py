@@ -40,6 +40,10 @@ TWO_TENANTS = """
     INSERT INTO syncline.tenant_shares (tenant_id) SELECT tenant_id FROM syncline.connections;
     INSERT INTO syncline.caps (tenant_id, max_running)
     SELECT tenant_id, 9 FROM syncline.connections;
+    INSERT INTO syncline.bulk_actions (id, tenant_id, target, action, filter, options, actor,
+                                       expected, started_at)
+    SELECT gen_random_uuid(), tenant_id, 'connections', 'pause', '{}', '{}', '{}', 1, now()
+      FROM syncline.connections;
     INSERT INTO syncline.tenant_pauses (tenant_id) SELECT tenant_id FROM syncline.connections;
     INSERT INTO syncline.audit (id, acted_at, actor_kind, actor, action, tenant_id)
     SELECT gen_random_uuid(), now(), 'key', 'k', 'connections.pause', tenant_id

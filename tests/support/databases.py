@@ -31,6 +31,7 @@ EMPTY = "; ".join(
         "cap_blocks",
         "tenant_shares",
         "tenant_pauses",
+        "bulk_actions",
         "budgets",
         "budget_buckets",
         "gate_reports",

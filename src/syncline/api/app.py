@@ -13,6 +13,7 @@ from syncline.api.dashboard import setup
 from syncline.api.limits import RequestLimits
 from syncline.api.middleware import RequestMiddleware
 from syncline.api.routes import (
+    actions,
     budgets,
     connections,
     credentials,
@@ -78,7 +79,8 @@ def create_app(
     )
     problems.install(app)
     _add_probes(app, engine)
-    for part in (connections, credentials, jobs, signals, stats, keys, budgets, shares, pauses):
+    tenants_own = (actions, connections, credentials, jobs, signals)
+    for part in (*tenants_own, stats, keys, budgets, shares, pauses):
         app.include_router(part.router)
     openapi.install(app)
     login.install(app)

@@ -1,7 +1,7 @@
 """The answers of the API. Fields that a newer server adds are ignored."""
 
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -277,6 +277,31 @@ class Tenant(Answer):
     caps: list[Cap]
     paused_at: datetime | None = None
     paused_because: str | None = None
+
+
+class Refused(Answer):
+    id: UUID
+    reason: str
+
+
+class Action(Answer):
+    """An action on many rows, or the preview of one, which has no id."""
+
+    id: UUID | None
+    target: Literal["connections", "jobs"]
+    action: str
+    filter: dict[str, Any]
+    state: Literal["preview", "running", "done", "cancelled"]
+    count: int
+    is_exact: bool
+    done: int = 0
+    refused: int = 0
+    refusals: dict[str, int] = {}
+    refused_first: list[Refused] = []
+    first_connections: list[Connection] = []
+    first_jobs: list[Job] = []
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
 
 
 class Pause(Answer):

@@ -40,6 +40,20 @@ class JobFilters(Paged, total=False):
     order: Literal["newest", "slowest"]
 
 
+class JobsAction(TypedDict, total=False):
+    """What to do to all jobs that match; `expected` is the count of the preview."""
+
+    action: Required[str]
+    filter: Required[Json]
+    expected: int | None
+    preview: bool
+
+
+class ConnectionsAction(JobsAction, total=False):
+    interval_seconds: int | None
+    reason: str | None
+
+
 class FollowFilters(Paged, total=False):
     tenant: str | None
     connection: UUID | str | None

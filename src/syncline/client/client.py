@@ -12,6 +12,7 @@ from syncline.client.answers import Page
 from syncline.client.calls import Async, Call, Plain
 from syncline.client.follow import Follower, PlainFollower
 from syncline.client.nouns import (
+    Actions,
     Budgets,
     Caps,
     Connections,
@@ -49,6 +50,7 @@ class AsyncClient:
         options = Options(_checked(url), key, timeout, attempts, tls)
         self._transport = Transport(options)
         self.budgets = Budgets[Async](self)
+        self.actions = Actions[Async](self)
         self.caps = Caps[Async](self)
         self.connections = Connections[Async](self)
         self.jobs = Jobs[Async](self)
@@ -106,6 +108,7 @@ class Client:
         self._client = AsyncClient(url, key, timeout=timeout, attempts=attempts, tls=tls)
         self._loop = _LoopThread()
         self.budgets = Budgets[Plain](self)
+        self.actions = Actions[Plain](self)
         self.caps = Caps[Plain](self)
         self.connections = Connections[Plain](self)
         self.jobs = Jobs[Plain](self)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from uuid import UUID, uuid4
 
 from syncline.client.answers import (
+    Action,
     AddedMany,
     Attempt,
     Budget,
@@ -33,8 +34,10 @@ from syncline.client.arguments import (
     BudgetFields,
     Changes,
     ConnectionFilters,
+    ConnectionsAction,
     FollowFilters,
     JobFilters,
+    JobsAction,
     Json,
     NewConnection,
     NewKeyFields,
@@ -118,6 +121,11 @@ class Connections(Noun[Mode]):
         return Call("POST", path, Job, {}, {**body, "priority": priority}, _once())
 
     @operation
+    def act(self, **fields: Unpack[ConnectionsAction]) -> Call[Action]:
+        """Act on all connections that match a filter, or with `preview` count them."""
+        return Call("POST", f"{CONNECTIONS}/actions", Action, {}, fields, _once())
+
+    @operation
     def explain(self, connection_id: Id) -> Call[Explanation]:
         """Explain why a connection is, or is not, running now."""
         return Call("GET", _at(CONNECTIONS, connection_id, "explanation"), Explanation)
@@ -141,6 +149,11 @@ class Jobs(Noun[Mode]):
     def list(self, **filters: Unpack[JobFilters]) -> Call[Job]:
         """Iterate over the jobs that the filters leave, newest first."""
         return _pages(JOBS, Job, filters)
+
+    @operation
+    def act(self, **fields: Unpack[JobsAction]) -> Call[Action]:
+        """Retry or cancel all jobs that match a filter, or with `preview` count them."""
+        return Call("POST", f"{JOBS}/actions", Action, {}, fields, _once())
 
     @operation
     def get(self, job_id: Id) -> Call[Job]:
@@ -258,6 +271,23 @@ class Caps(Noun[Mode]):
         """Set the cap of a tenant, a provider, or a tenant at a provider; None removes it."""
         whose = {"tenant_id": tenant_id, "provider_slug": provider_slug}
         return Call("PUT", "/v1/caps", None, {}, {**whose, "max_running": max_running})
+
+
+class Actions(Noun[Mode]):
+    @listing
+    def list(self) -> Call[Action]:
+        """Iterate over the actions on many of the last 90 days, newest first."""
+        return _pages("/v1/actions", Action, {})
+
+    @operation
+    def get(self, action_id: Id) -> Call[Action]:
+        """Return an action with what it has done so far."""
+        return Call("GET", _at("/v1/actions", action_id), Action)
+
+    @operation
+    def cancel(self, action_id: Id) -> Call[Action]:
+        """Let an action go no further. What it has done stays."""
+        return Call("POST", _at("/v1/actions", action_id, "cancel"), Action)
 
 
 class Pauses(Noun[Mode]):

@@ -14,6 +14,7 @@ from syncline.engine.context import EngineContext
 from syncline.engine.garbage_collector import RARE_COLLECTIONS
 from syncline.engine.loop import Loop, LoopSpec
 from syncline.engine.scheduler.tick import Scheduler
+from syncline.engine.upkeep.bulk import LOOK_EVERY, BulkRunner
 from syncline.engine.upkeep.figures import WRITE_EVERY, FigureKeeper
 from syncline.engine.upkeep.heartbeat import BEAT_EVERY, Heartbeat
 from syncline.engine.upkeep.maintenance import MAINTAIN_EVERY, Maintenance
@@ -36,6 +37,7 @@ class Upkeep:
     maintenance: Maintenance
     pruner: Pruner
     figures: FigureKeeper
+    bulk: BulkRunner
     embedded: EmbeddedPostgres | None  # our own server, if there is one
 
 
@@ -114,6 +116,7 @@ class Service:
             self._context.telemetry.executor_stopped()
         self._loops = []
         self._stop.clear()
+        self._upkeep.bulk.start()
         self._scheduler.start()  # a later `tick()` on this engine must work
         self._worker.executor.resume_claiming()
         return clean
@@ -122,6 +125,7 @@ class Service:
         """Let every step in progress end and start no other, except in `KEPT_LOOPS`."""
         self._scheduler.stop()
         self._upkeep.heartbeat.stop()
+        self._upkeep.bulk.stop()
         self._worker.executor.stop_claiming()
         for loop in self._loops:
             if loop.name not in KEPT_LOOPS:
@@ -151,6 +155,7 @@ class Service:
             LoopSpec("beat", upkeep.heartbeat.beat, BEAT_EVERY),
             LoopSpec("maintain", upkeep.maintenance.step, MAINTAIN_EVERY),
             LoopSpec("prune", upkeep.pruner.step, ROUND_EVERY, first_pause=first_round),
+            LoopSpec("bulk", upkeep.bulk.step, LOOK_EVERY, wake=upkeep.bulk.wake),
         ]
         if executor:
             loops.append(LoopSpec("figures", upkeep.figures.step, WRITE_EVERY))

@@ -54,6 +54,7 @@ TABLES = (
     Table("tenant_shares", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     Table("audit", ("SELECT", "INSERT")),  # append-only: the pruner, which is no request, deletes
     Table("tenant_pauses", ("SELECT",)),
+    Table("bulk_actions", ("SELECT", "INSERT", "UPDATE")),
     Table("schedulers", ("SELECT",), ANY_TENANT),
     Table("workers", ("SELECT",), ANY_TENANT),
     Table("gates", ("SELECT",), ANY_TENANT),

@@ -32,7 +32,16 @@ IS_WANTED_JOB = """($1::text IS NULL OR j.tenant_id = $1)
        AND ($12::timestamptz IS NULL OR j.finished_at < $12)
        AND ($13::interval IS NULL OR j.finished_at - j.started_at >= $13)
        AND ($14::interval IS NULL OR j.finished_at - j.started_at < $14)"""
-FRAGMENTS = {"{is_completion}": IS_COMPLETION, "{is_wanted_job}": IS_WANTED_JOB}
+# A connection `c` that a listing asks for: its tenant, provider, status, and how its external id
+# begins are the first parameters.
+IS_WANTED_CONNECTION = """($1::text IS NULL OR c.tenant_id = $1)
+       AND ($2::text IS NULL OR c.provider_slug = $2) AND ($3::text IS NULL OR c.status = $3)
+       AND ($4::text IS NULL OR starts_with(c.external_id, $4))"""
+FRAGMENTS = {
+    "{is_completion}": IS_COMPLETION,
+    "{is_wanted_job}": IS_WANTED_JOB,
+    "{is_wanted_connection}": IS_WANTED_CONNECTION,
+}
 
 
 def fill_in(statement: str, schema: str) -> str:
