@@ -234,6 +234,21 @@ async def test_a_cancelled_request_holds_up_nobody() -> None:
         pass
 
 
+async def test_a_request_cancelled_while_a_turn_becomes_free_is_only_cancelled() -> None:
+    queue = FairQueue(at_once=1, waiting=2, read_clock=lambda: 0.0)
+    ours = Requests(queue, "a")
+    first, second = ours.begin(2)
+    await settle()
+
+    first.cancel()
+    second.cancel()
+
+    ended = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(end) for end in ended] == [asyncio.CancelledError] * 2
+    async with asyncio.timeout(1), queue.turn("a"):
+        pass
+
+
 @pytest.mark.engine(api={"concurrent_streams": 2})
 async def test_a_caller_holds_only_so_many_streams_open(world: World) -> None:
     _, secret = await world.engine.access.create_key("acme's", tenant_id="acme")

@@ -76,7 +76,8 @@ class FairQueue:
             if granted.done() and not granted.cancelled():  # granted, but the request is gone
                 self._give_back(line, granted.result())
             else:
-                line.waiting.remove(granted)
+                if granted in line.waiting:  # a turn that became free meanwhile has passed it over
+                    line.waiting.remove(granted)
                 self._forget(line)
             raise
 
