@@ -26,7 +26,7 @@ NONE = "null"
 
 def keep_trace(run: "Run", error: BaseException) -> None:
     """Keep the trace of the error that ends a run, without secrets."""
-    with suppress(Exception):  # whatever the error's own code does, its job must be settled
+    with suppress(BaseException):  # whatever the error's own code does, its job must be settled
         run.trace = short_trace(error, mask_for(run.claim.credentials))
 
 

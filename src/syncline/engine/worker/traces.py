@@ -93,7 +93,7 @@ def _module(frame: FrameType) -> str:
 def _last_line(error: BaseException, mask: Mask) -> str:
     try:
         message = mask(str(error), LONGEST_MESSAGE)
-    except Exception:  # its own method raises
+    except BaseException:  # whatever its own method does, even if it asks the process to end
         message = ""
     return f"{type(error).__name__}: {message}".removesuffix(": ")
 
