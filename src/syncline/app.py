@@ -39,6 +39,7 @@ from syncline.policy.evidence import Explanation
 from syncline.sdk.connector import Connector
 from syncline.sdk.registry import connectors_by_provider
 from syncline.services.access import Access
+from syncline.services.audit import Audit
 from syncline.services.base import ServiceContext
 from syncline.services.budgets import Budgets
 from syncline.services.bulk import BulkActions
@@ -79,6 +80,7 @@ class Engine:
     names: Names
     search: Search
     stats: Stats
+    audit: Audit
     doctor: Doctor
     gates: Gates
     shares: Shares
@@ -339,6 +341,7 @@ class Engine:
         self.names = Names(context)
         self.search = Search(context)
         self.stats = Stats(context)
+        self.audit = Audit(context)
         self._explanations = Explanations(context)
 
     def _service_context(self, pool: Pool) -> ServiceContext:

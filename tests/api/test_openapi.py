@@ -43,9 +43,9 @@ def test_operations_have_ids_that_make_a_good_client(document: dict[str, Any]) -
     assert max(ids.values()) == 1
     assert {"connections.create", "connections.list", "jobs.retry", "signals.follow"} <= ids.keys()
     nouns = {"budgets", "caps", "connections", "jobs", "keys", "providers", "signals", "stats"}
-    nouns |= {"actions", "pauses", "tenants", "workers"}
+    nouns |= {"actions", "audit", "pauses", "tenants", "workers"}
     for place, operation in operations(document):
-        found = re.fullmatch(r"([a-z]+s)\.[a-z_]+", operation["operationId"])
+        found = re.fullmatch(r"([a-z]+s|audit)\.[a-z_]+", operation["operationId"])
         assert found is not None, f"{place}: give it an operation_id such as jobs.retry"
         assert found[1] in nouns, f"{place}: add its noun here, and to syncline.client"
 

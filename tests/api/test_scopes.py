@@ -67,6 +67,7 @@ SCOPES = {
     ("GET", "/v1/budgets"): Scope.READ,
     ("PUT", "/v1/budgets/{scope}"): Scope.ADMIN,
     ("DELETE", "/v1/budgets/{scope}"): Scope.ADMIN,
+    ("GET", "/v1/audit"): Scope.READ,
     ("GET", "/v1/keys"): Scope.ADMIN,
     ("POST", "/v1/keys"): Scope.ADMIN,
     ("DELETE", "/v1/keys/{key_id}"): Scope.ADMIN,

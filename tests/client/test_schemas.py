@@ -26,6 +26,7 @@ MODELS = [
 LEFT_OUT = {"signals.stream", "signals.tail"}
 PAGING = {"page", "limit"}
 FILTERS: dict[str, Any] = {
+    "/v1/audit": arguments.AuditFilters,
     "/v1/connections": arguments.ConnectionFilters,
     "/v1/jobs": arguments.JobFilters,
     "/v1/signals": arguments.SignalFilters,

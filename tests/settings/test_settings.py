@@ -81,6 +81,7 @@ DEFAULTS: dict[str, Any] = {
     "retention.jobs_days": 14,
     "retention.empty_jobs_hours": 24,
     "retention.signals_days": None,
+    "retention.audit_days": 400,
     "retention.first_round_seconds": 60,
     "telemetry.tenant_label": True,
 }
@@ -138,6 +139,7 @@ BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
     "api.key_days": ([1, 3650], [0, 3651]),
     "retention.jobs_days": ([0.005, 36_500], [0, 0.004, 36_501]),
     "retention.empty_jobs_hours": ([0.12, 876_000], [0, 0.11, 876_001]),
+    "retention.audit_days": ([0.005, 36_500], [0, 0.004, 36_501]),
     "retention.signals_days": ([0.005, 36_500], [0, 0.004, 36_501]),
     "retention.first_round_seconds": ([0, 3600], [-1, 3601]),
 }

@@ -153,6 +153,18 @@ async def test_a_row_cannot_be_given_to_another_tenant(owner: Any) -> None:
                     await session.execute(statement, "birch")
 
 
+async def test_a_tenant_adds_to_the_audit_under_its_own_name_alone(owner: Any) -> None:
+    row = "(id, acted_at, actor_kind, actor, action, tenant_id)"
+    for tenant in ("birch", None):
+        async with as_role(owner, "acme") as session:
+            with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+                await session.execute(
+                    f"INSERT INTO syncline.audit {row}"
+                    " VALUES (gen_random_uuid(), now(), 'key', 'k', 'keys.create', $1)",
+                    tenant,
+                )
+
+
 async def test_the_role_may_do_nothing_that_requests_do_not(owner: Any) -> None:
     async with as_role(owner, "*") as session:
         for table in OUT_OF_REACH:

@@ -14,6 +14,7 @@ from syncline.api.limits import RequestLimits
 from syncline.api.middleware import RequestMiddleware
 from syncline.api.routes import (
     actions,
+    audit,
     budgets,
     connections,
     credentials,
@@ -29,6 +30,8 @@ from syncline.app import Engine
 from syncline.settings.checks import is_loopback
 from syncline.text import one_line, shortened
 
+TENANTS_OWN = (actions, audit, connections, credentials, jobs, signals)
+ROUTES = (*TENANTS_OWN, stats, keys, budgets, shares, pauses)
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 # Another site must not read this one through a DNS name that resolves to this machine.
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -79,8 +82,7 @@ def create_app(
     )
     problems.install(app)
     _add_probes(app, engine)
-    tenants_own = (actions, connections, credentials, jobs, signals)
-    for part in (*tenants_own, stats, keys, budgets, shares, pauses):
+    for part in ROUTES:
         app.include_router(part.router)
     openapi.install(app)
     login.install(app)

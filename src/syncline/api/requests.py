@@ -17,6 +17,7 @@ from syncline.model import (
     QueueState,
     Scope,
 )
+from syncline.policy.audit import Action
 
 LARGEST_PAGE = 500
 LARGEST_BATCH = 10_000
@@ -102,6 +103,18 @@ class JobQuery(Strict):
     order: JobOrder = Field(
         JobOrder.NEWEST, description="`slowest` is one page, of the newest 50,000."
     )
+    page: Page = None
+    limit: Limit = 100
+
+
+class AuditQuery(Strict):
+    tenant: Text | None = Field(None, description="Only this tenant. For operators.")
+    provider: Text | None = None
+    connection: UUID | None = None
+    actor: Text | None = Field(None, description="Only what this key, user or program did.")
+    action: Action | None = None
+    since: datetime | None = Field(None, description="Done at this time or later.")
+    until: datetime | None = Field(None, description="Done before this time.")
     page: Page = None
     limit: Limit = 100
 

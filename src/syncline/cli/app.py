@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from syncline.cli.commands import (
+    audit,
     budgets,
     connections,
     connector,
@@ -155,7 +156,7 @@ def syncline(
     context.obj = Session(database_url, schema, modules, log_level, log_format)
 
 
-for module in (run, migrate, verify, status, doctor, workers):
+for module in (run, migrate, verify, status, doctor, workers, audit):
     app.add_typer(module.commands)
 app.add_typer(providers.commands, name="providers")
 app.add_typer(connections.commands, name="connections")

@@ -1,6 +1,7 @@
 """A typed client of the HTTP API: `Client(url, key)`, and `AsyncClient` for asyncio."""
 
 from syncline.client.answers import (
+    Act,
     Added,
     AddedMany,
     Attempt,
@@ -46,6 +47,7 @@ from syncline.client.errors import (
 from syncline.client.follow import Follower, PlainFollower
 
 __all__ = [
+    "Act",
     "Added",
     "AddedMany",
     "ApiError",

@@ -114,6 +114,25 @@ class Attempt(Answer):
     signals: int
 
 
+class Act(Answer):
+    """What somebody did: a row of the audit."""
+
+    id: UUID
+    acted_at: datetime
+    actor_kind: str
+    actor: str
+    key_id: UUID | None
+    address: str | None
+    action: str
+    tenant_id: str | None
+    provider_slug: str | None
+    subject: str | None
+    connection_ids: list[UUID]
+    count: int
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
 class Signal(Answer):
     id: UUID
     tenant_id: str

@@ -68,6 +68,16 @@ class SignalFilters(FollowFilters, total=False):
     order: Literal["newest", "oldest"]
 
 
+class AuditFilters(Paged, total=False):
+    tenant: str | None
+    provider: str | None
+    connection: UUID | str | None
+    actor: str | None
+    action: str | None
+    since: datetime | None
+    until: datetime | None
+
+
 class NewConnection(TypedDict, total=False):
     """A connection to add. With a tenant's own key, leave `tenant_id` out."""
 

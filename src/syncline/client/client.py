@@ -13,6 +13,7 @@ from syncline.client.calls import Async, Call, Plain
 from syncline.client.follow import Follower, PlainFollower
 from syncline.client.nouns import (
     Actions,
+    Audit,
     Budgets,
     Caps,
     Connections,
@@ -49,6 +50,7 @@ class AsyncClient:
     ) -> None:
         options = Options(_checked(url), key, timeout, attempts, tls)
         self._transport = Transport(options)
+        self.audit = Audit[Async](self)
         self.budgets = Budgets[Async](self)
         self.actions = Actions[Async](self)
         self.caps = Caps[Async](self)
@@ -107,6 +109,7 @@ class Client:
     ) -> None:
         self._client = AsyncClient(url, key, timeout=timeout, attempts=attempts, tls=tls)
         self._loop = _LoopThread()
+        self.audit = Audit[Plain](self)
         self.budgets = Budgets[Plain](self)
         self.actions = Actions[Plain](self)
         self.caps = Caps[Plain](self)

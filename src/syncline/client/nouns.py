@@ -8,6 +8,7 @@ from urllib.parse import quote
 from uuid import UUID, uuid4
 
 from syncline.client.answers import (
+    Act,
     Action,
     AddedMany,
     Attempt,
@@ -31,6 +32,7 @@ from syncline.client.answers import (
     Worker,
 )
 from syncline.client.arguments import (
+    AuditFilters,
     BudgetFields,
     Changes,
     ConnectionFilters,
@@ -317,6 +319,13 @@ class Budgets(Noun[Mode]):
     def clear(self, scope: str) -> Call[None]:
         """Remove the operator's budget of a scope, or else the one of the settings."""
         return Call("DELETE", _at("/v1/budgets", scope))
+
+
+class Audit(Noun[Mode]):
+    @listing
+    def list(self, **filters: Unpack[AuditFilters]) -> Call[Act]:
+        """Iterate over who changed what, newest first."""
+        return _pages("/v1/audit", Act, filters)
 
 
 class Keys(Noun[Mode]):

@@ -4,8 +4,9 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,7 @@ LONGEST_NAME = 255  # characters of an actor
 LONGEST_TEXT = 500  # characters of a value
 MOST_BYTES = 4000  # of what was there before, and of what is there now
 DEEPEST = 8
+OPERATOR = "operator"  # what a tenant sees of everybody else who acts
 SECRET_NAME = re.compile(
     r"passw|secret|token|credential|authorization|cookie|api[_-]?key|private[_-]?key|signature",
     re.IGNORECASE,
@@ -213,6 +215,45 @@ def _edited(connection: Connection) -> dict[str, Any]:
     return {name: value for name, value in parts.items() if value is not None}
 
 
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """A row of the audit."""
+
+    id: UUID
+    acted_at: datetime
+    actor_kind: str
+    actor: str
+    key_id: UUID | None
+    address: str | None
+    action: str
+    tenant_id: str | None
+    provider_slug: str | None
+    subject: str | None
+    connection_ids: Sequence[UUID]
+    count: int
+    before: Any
+    after: Any
+
+    def for_tenant(self) -> "AuditRecord":
+        """Return what a tenant may see: who acts is named only if it was the tenant itself."""
+        if self.actor_kind == ActorKind.TENANT_KEY:
+            return self
+        return replace(self, actor_kind=OPERATOR, actor=OPERATOR, key_id=None, address=None)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which rows of the audit; None means any."""
+
+    tenant_id: str | None = None
+    provider_slug: str | None = None
+    connection_id: UUID | None = None
+    actor: str | None = None
+    action: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
 Changes = tuple[dict[str, Any], dict[str, Any]]
 
 
@@ -242,6 +283,23 @@ def shown(values: Mapping[str, Any] | None) -> str | None:
         return text
     digests = json.dumps({key: _digest(value) for key, value in masked.items()})
     return digests if len(digests) <= MOST_BYTES else json.dumps(_digest(masked))
+
+
+def change_text(before: Any, after: Any) -> str:
+    """Return what changed in a line, for a table."""
+    was, is_now = (side if isinstance(side, Mapping) else {} for side in (before, after))
+    parts = []
+    for key in dict.fromkeys((*was, *is_now)):
+        old, new = _value_text(was.get(key)), _value_text(is_now.get(key))
+        if key not in was:
+            parts.append(f"{key}: {new}")
+        else:
+            parts.append(f"{key}: {old} → {new if key in is_now else 'none'}")
+    return ", ".join(parts)
+
+
+def _value_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _is_same(old: Any, new: Any) -> bool:

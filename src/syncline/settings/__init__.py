@@ -241,6 +241,9 @@ class RetentionSettings(checks.Component):
     signals_days: float | None = Field(
         None, ge=SHORTEST_DAYS, le=LONGEST_DAYS, description="Days that signals are kept."
     )
+    audit_days: float | None = Field(
+        400, ge=SHORTEST_DAYS, le=LONGEST_DAYS, description="Days that the audit is kept."
+    )
     first_round_seconds: float = Field(
         60, ge=0, le=3600, description="Time for which a new process runs waiting jobs first."
     )
@@ -264,6 +267,10 @@ class RetentionSettings(checks.Component):
     @property
     def signals(self) -> timedelta | None:
         return None if self.signals_days is None else timedelta(days=self.signals_days)
+
+    @property
+    def audit(self) -> timedelta | None:
+        return None if self.audit_days is None else timedelta(days=self.audit_days)
 
 
 class TelemetrySettings(checks.Component):

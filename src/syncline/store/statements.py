@@ -37,9 +37,21 @@ IS_WANTED_JOB = """($1::text IS NULL OR j.tenant_id = $1)
 IS_WANTED_CONNECTION = """($1::text IS NULL OR c.tenant_id = $1)
        AND ($2::text IS NULL OR c.provider_slug = $2) AND ($3::text IS NULL OR c.status = $3)
        AND ($4::text IS NULL OR starts_with(c.external_id, $4))"""
+# A row of the audit that a listing asks for, by tenant, provider, connection, actor, action, from
+# and until, before a place. With $10 a tenant asks, to whom everybody else is "operator".
+IS_WANTED_ACT = """($1::text IS NULL OR tenant_id = $1)
+       AND ($2::text IS NULL OR provider_slug = $2)
+       AND ($3::uuid IS NULL OR connection_ids @> ARRAY[$3])
+       AND ($4::text IS NULL
+            OR $4 = CASE WHEN $10 AND actor_kind <> 'tenant_key' THEN 'operator' ELSE actor END)
+       AND ($5::text IS NULL OR action = $5)
+       AND ($6::timestamptz IS NULL OR acted_at >= $6)
+       AND ($7::timestamptz IS NULL OR acted_at < $7)
+       AND (acted_at, id) < ($8::timestamptz, $9::uuid)"""
 FRAGMENTS = {
     "{is_completion}": IS_COMPLETION,
     "{is_wanted_job}": IS_WANTED_JOB,
+    "{is_wanted_act}": IS_WANTED_ACT,
     "{is_wanted_connection}": IS_WANTED_CONNECTION,
 }
 

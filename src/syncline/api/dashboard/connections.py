@@ -35,6 +35,7 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 ROWS = 50
 RUNS_SHOWN = 40
 SIGNALS_SHOWN = 12
+ACTS_SHOWN = 10
 Text = Annotated[str, Field(max_length=1100)]
 STATUS_CHOICES = ("", *ConnectionStatus)
 ORDERS = (
@@ -125,6 +126,7 @@ async def show_connection(
         troubles=[job for job in runs if job.error is not None][:5],
         timeline=_timeline(runs, counted, now),
         signals=signals,
+        acts=await engine.audit.list(connection_id=connection_id, limit=ACTS_SHOWN),
         shortest=MINIMUM_INTERVAL_SECONDS,
         longest=engine.settings.scheduler.max_overridden_interval_seconds,
         is_pending=any(job.status in PENDING for job in runs),

@@ -19,6 +19,7 @@ from syncline.api.login import DatabaseAway, SignInNeeded
 from syncline.api.problems import Problem, problem_of
 from syncline.app import Engine
 from syncline.clock import monotonic
+from syncline.policy.audit import change_text
 from syncline.policy.figures import PERIODS
 from syncline.policy.freshness import Freshness
 from syncline.policy.stats import (
@@ -52,6 +53,7 @@ NAVIGATION = (
     ("/signals", "Signals"),
     ("/providers", "Providers"),
     ("/workers", "Workers"),
+    ("/audit", "Audit"),
 )
 
 
@@ -134,6 +136,7 @@ def _environment() -> Environment:
             if not name.startswith("_") and callable(vars(module)[name]):
                 environment.globals[name] = vars(module)[name]
     environment.globals |= {"navigation": NAVIGATION, "version": version("syncline")}
+    environment.globals["change_text"] = change_text
     environment.globals |= {"provider_trouble": provider_trouble, "flood_trouble": flood_trouble}
     environment.globals["floods_shown"] = FLOODS_SHOWN
     return environment

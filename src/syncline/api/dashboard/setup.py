@@ -5,7 +5,15 @@ from importlib.resources import files
 
 from fastapi import FastAPI, Response
 
-from syncline.api.dashboard import actions, connection_forms, connections, overview, records, search
+from syncline.api.dashboard import (
+    actions,
+    audit,
+    connection_forms,
+    connections,
+    overview,
+    records,
+    search,
+)
 from syncline.api.dashboard.renderer import Dashboard
 from syncline.app import Engine
 
@@ -20,7 +28,7 @@ ASSETS = {
 def install(app: FastAPI, engine: Engine) -> None:
     """Add all pages and forms."""
     app.state.dashboard = Dashboard(engine.for_request(None))  # all pages are for operators only
-    for part in (overview, connection_forms, actions, connections, records, search):
+    for part in (overview, connection_forms, actions, connections, records, search, audit):
         app.include_router(part.router)
 
 

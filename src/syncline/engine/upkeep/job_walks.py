@@ -36,6 +36,7 @@ class PruneReport:
     jobs: int = 0
     empty_jobs: int = 0
     signals: int = 0
+    audit: int = 0
 
     def counts(self) -> dict[str, int]:
         return asdict(self)
@@ -43,7 +44,7 @@ class PruneReport:
     def take(self) -> dict[str, int]:
         """Return the counts, and count from zero again."""
         counts = self.counts()
-        self.jobs = self.empty_jobs = self.signals = 0
+        self.jobs = self.empty_jobs = self.signals = self.audit = 0
         return counts
 
 

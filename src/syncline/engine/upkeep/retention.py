@@ -11,7 +11,7 @@ from syncline.engine.upkeep.heartbeat import Heartbeat
 from syncline.engine.upkeep.job_walks import JobWalks, PruneReport
 from syncline.engine.upkeep.storage_limit import StorageWalk
 from syncline.settings import Settings
-from syncline.store.data import idempotency, retention
+from syncline.store.data import audit, idempotency, retention
 from syncline.store.pool import Pool, Transaction
 from syncline.telemetry.upkeep import UpkeepTelemetry
 
@@ -103,7 +103,14 @@ class Pruner:
             """Remove old idempotency records; a request removes only those of its own tenant."""
             return await idempotency.forget(tx, before=before, limit=limit)
 
+        async def prune_audit(tx: Transaction, before: datetime, limit: int) -> int:
+            removed = await audit.prune(tx, before=before, limit=limit)
+            report.audit += removed
+            return removed
+
         walks = [AgeWalk(self._pool, self._clock, idempotency.KEPT_FOR, forget_answers)]
+        if (kept := self._settings.retention.audit) is not None:
+            walks.append(AgeWalk(self._pool, self._clock, kept, prune_audit))
         if (kept := self._settings.retention.signals) is not None:
             size = self._signal_batch
             walks.insert(0, AgeWalk(self._pool, self._clock, kept, prune_signals, size))
@@ -124,7 +131,7 @@ class Walk(Protocol):
 
 
 class Round:
-    """One round: jobs, then signals, then idempotency records, then storage."""
+    """One round: jobs, then signals, idempotency records and the audit, then storage."""
 
     def __init__(self, report: PruneReport, walks: Sequence[Walk]) -> None:
         self.report = report

@@ -53,3 +53,15 @@ async def record_refusals(tx: Transaction, refused: Mapping[str, int], *, now: d
     for address, count in refused.items():
         entry = Entry(Action.SESSIONS_REFUSE, count=count)
         await record(tx, replace(NOBODY, address=address), [entry], now=now)
+
+
+PRUNE = """
+    -- Delete some of the oldest rows. Nothing else deletes any, so none is locked.
+    DELETE FROM {schema}.audit
+     WHERE id = ANY (ARRAY(SELECT id FROM {schema}.audit WHERE acted_at < $1
+                            ORDER BY acted_at LIMIT $2))
+"""
+
+
+async def prune(tx: Transaction, *, before: datetime, limit: int) -> int:
+    return await tx.execute(PRUNE, before, limit)
