@@ -24,6 +24,7 @@ from syncline.engine.worker.runs import Runs
 from syncline.engine.worker.settle import Settlement, Settler
 from syncline.engine.worker.settle_queue import SettleQueue
 from syncline.engine.worker.settle_retry import SettleRetry
+from syncline.policy.concurrency import FEW_UNSETTLED
 from syncline.policy.outcome import Raised
 from syncline.sdk.page import Page
 from syncline.store.checks.invariants import BROKEN
@@ -92,8 +93,9 @@ async def count_unsettled(world: World, ids: Sequence[UUID]) -> int:
 
 
 async def test_rows_that_somebody_holds_hold_up_nobody_else(world: World) -> None:
-    """E1, S8: 25 held connections, more than twice the slots, and a pool of ten."""
-    held = await add_due(world, 25)
+    """E1, S8: more held connections than may wait to be settled, and a pool of ten."""
+    count = FEW_UNSETTLED + 25
+    held = await add_due(world, count)
     free = await add_due(world, 40)
     async with world.another_engine([Moving()], executor={"concurrency": 10}) as worker:
         async with actor(world) as person:
@@ -102,7 +104,7 @@ async def test_rows_that_somebody_holds_hold_up_nobody_else(world: World) -> Non
             )
             running = asyncio.create_task(worker.engine.run_due())
             await eventually(lambda: nothing_left(world, free))
-            assert await count_unsettled(world, held) == 25
+            assert await count_unsettled(world, held) == count
         await running
 
     assert await count_unsettled(world, held) == 0
