@@ -4,6 +4,7 @@ from mutations.mutation import Mutation
 
 CAPS = "tests/engine/worker/test_caps.py"
 BLOCKS = "tests/store/test_cap_blocks.py"
+ORDER = "ORDER BY priority DESC, scheduled_at, id LIMIT $3"
 SHARES_TESTS = "tests/engine/worker/test_shares.py"
 
 SHARES = (
@@ -121,6 +122,14 @@ SHARES = (
         "policy/shares.py",
         (("    return frozenset(heavy) if has_others", "    return frozenset() if has_others"),),
         f"{SHARES_TESTS}::test_a_flood_yields_to_those_within_their_share",
+    ),
+    Mutation(
+        "turns: chosen jobs before a flood",
+        "what stands first fills the claim",
+        "store/queue/claims.py",
+        (("ORDER BY comes_first DESC, priority DESC, scheduled_at, id LIMIT $3", ORDER),),
+        "tests/store/test_claim_lines.py"
+        "::test_chosen_jobs_come_before_what_stands_first_and_no_job_comes_twice",
     ),
     Mutation(
         "turns: tenants that ask for more",

@@ -9,7 +9,7 @@ import pytest
 from support.sessions import Actor, actor
 from support.world import World, at
 from syncline import SyncResult
-from syncline.policy.lines import Lines
+from syncline.policy.lines import Line, Lines, Look
 from syncline.store.queue import backoffs, claims
 from syncline.store.queue.claims import ClaimedRows, ClaimRequest, Lease
 
@@ -26,11 +26,12 @@ async def claim_once(
     limit: int = 10,
     from_start: bool = True,
     ended: list[UUID] | None = None,
+    chosen: int = 0,
     now: datetime | None = NOON,
 ) -> ClaimedRows:
     """Claim at noon unless told otherwise, and remember what was seen."""
     columns = lines.columns(from_start=from_start)
-    request = ClaimRequest(["github", "tickets"], limit, 1, False, columns, ended or [])
+    request = ClaimRequest(["github", "tickets"], limit, 1, False, columns, ended or [], chosen)
     found = await claims.claim(claimer.tx, request, Lease(uuid4(), now, timedelta(seconds=30)))
     lines.learn(found.looks)
     return found
@@ -219,3 +220,19 @@ async def test_of_two_jobs_of_a_connection_a_claim_takes_the_first(world: World)
         lines = Lines(["github", "tickets"])
         found = await claim_once(claimer, lines, ended=[job])
     assert [row["id"] for row in found.jobs] == [job]
+
+
+async def test_chosen_jobs_come_before_what_stands_first_and_no_job_comes_twice(
+    world: World,
+) -> None:
+    """P8: a claim takes what a tenant within its share has due, and fills up with the flood."""
+    first, second = await add(world, 5, "10:00"), await add(world, 0, "10:30")
+    late, later = await add(world, 0, "11:30"), await add(world, 0, "11:40")
+    lines = Lines(["github", "tickets"])
+    lines.learn([Look(Line("github", priority, NOON, UUID(int=0)), True, 0) for priority in (5, 0)])
+    async with actor(world) as claimer:
+        named = {"ended": [late, second, later], "chosen": 1}
+        found = await claim_once(claimer, lines, limit=3, from_start=True, **named)
+
+    by_place = sorted(found.jobs, key=lambda row: int(row["place"]))
+    assert [row["id"] for row in by_place] == [late, first, second]

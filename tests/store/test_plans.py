@@ -392,7 +392,7 @@ def claiming(
     yield from (providers, now, limit, 1, by_type, TOKEN, LEASE)
     yield from (list(column) for column in (*columns.known, *columns.gaps))
     yield WAITED if now >= NOON and providers == PROVIDERS else []
-    yield from (False, 1, [], [], None)  # no cap is held
+    yield from (False, 1, [], [], None, 0)  # no cap is held, and no job was chosen
 
 
 def planned_columns() -> tuple[list[Any], ...]:

@@ -162,7 +162,7 @@ class Claimer:
         else:
             rows, is_full = await self._claim_first(session, wanted)
             self._fair.note_ordinary(is_full=is_full)
-        suspects = claims.count_poison_jobs(rows)
+        suspects = sum(row["lapses"] >= claims.POISON_LAPSES for row in rows)
         return ClaimedBatch(self._slots, rows, lease.token, asked_at, suspects, is_full)
 
     async def _claim_first(
@@ -202,7 +202,8 @@ class Claimer:
             poison_jobs=wanted.poison_jobs,
             flight_by_type=self._settings.single_flight == "job_type",
             lines=self._lines.columns(from_start=from_start, only=only),
-            ended=ended.first(OFFERED_FOR_ONE * wanted.limit),
+            ended=[*wanted.chosen, *ended.first(OFFERED_FOR_ONE * wanted.limit)],
+            chosen=len(wanted.chosen),
             held=wanted.held,
             block=wanted.block,
         )
@@ -241,8 +242,9 @@ class Claimer:
         has_new_lines = self._lines.learn(found.looks)
         if from_start:
             self._lines.note_start(found.looks, monotonic())
-        if request.ended and not has_new_lines:  # else some of them may have had to wait
-            ended.take(request.ended, found.jobs, is_full=is_full)
+        offered = request.ended[request.chosen :]
+        if offered and not has_new_lines:  # else some of them may have had to wait
+            ended.take(offered, found.jobs, is_full=is_full)
         return is_full or has_new_lines or ended.has_more
 
     async def walk(self) -> timedelta:

@@ -156,6 +156,8 @@ class FairClaims:
             await self._look(session)
         if self._book.caps:
             return await self._claim_capped(session, wanted)
+        if len(self._heavy) == 1 and self._offered == 1:
+            return await self._claim_beside_one(session, wanted, fill)
         rows = await self._claim_by_share(session, wanted)
         if len(rows) >= wanted.limit:
             return rows, True
@@ -210,11 +212,22 @@ class FairClaims:
         self._owed -= reserved
         return reserved
 
-    async def _claim_by_share(self, session: SessionLease, wanted: Wanted) -> list[Any]:
-        """Claim jobs of tenants within their share, in order, then those of others by weight.
+    async def _claim_beside_one(
+        self, session: SessionLease, wanted: Wanted, fill: Fill
+    ) -> tuple[Sequence[Any], bool]:
+        """Claim jobs of tenants within their share, and what stands first, by one statement."""
+        count = wanted.limit - self._reserve(wanted.limit)
+        drawn = self._walk.draw([EVERY], count, wanted.providers, NO_CAPS)
+        chosen = [job.id for job in drawn]
+        rows, has_more = await fill(session, replace(wanted, chosen=chosen))
+        claimed = {row["id"] for row in rows}
+        if len(drawn) == wanted.limit and not claimed.issuperset(chosen):
+            self._offered += 1  # other processes have the same jobs in mind
+        self._walk.drop(claimed, 2 * wanted.limit)
+        return rows, has_more
 
-        A single tenant that asks for more needs no turns: its jobs are claimed as they stand.
-        """
+    async def _claim_by_share(self, session: SessionLease, wanted: Wanted) -> list[Any]:
+        """Claim jobs of tenants within their share, in order, then those of others by weight."""
         limit = wanted.limit - self._reserve(wanted.limit)
         drawn = self._walk.draw([EVERY], self._offered * limit, wanted.providers, NO_CAPS)
         if self._offered > 1:

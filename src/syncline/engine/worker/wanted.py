@@ -17,3 +17,4 @@ class Wanted:
     lease: Lease
     held: Sequence[tuple[str, str]] = ()  # caps that the claim's transaction holds
     block: UUID | None = None  # whose places the claim fills, under all caps
+    chosen: Sequence[UUID] = ()  # jobs that come before all others

@@ -51,7 +51,7 @@ CLAIM = """
         -- the next claim, which knows this one.
         SELECT coalesce(max(priority), -32768) AS priority FROM lines WHERE NOT is_known
     ), due AS MATERIALIZED (
-        SELECT ready.* FROM lines CROSS JOIN LATERAL (
+        SELECT ready.*, false AS comes_first FROM lines CROSS JOIN LATERAL (
             SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = lines.provider_slug AND j.priority = lines.priority
@@ -73,9 +73,10 @@ CLAIM = """
          WHERE lines.priority >= (SELECT priority FROM horizon)
          UNION ALL
         SELECT retried.* FROM (
-            -- Jobs that the caller names ($15): the first whose backoff has ended, in order; or
-            -- those that he chose by tenant.
-            SELECT waited.* FROM unnest($15::uuid[]) AS ended (id) CROSS JOIN LATERAL (
+            -- Jobs that the caller names ($15): those that he chose by tenant, the first $21 before
+            -- all others, and the first whose backoff has ended, in order.
+            SELECT waited.*, ended.place <= $21 AS comes_first
+              FROM unnest($15::uuid[]) WITH ORDINALITY AS ended (id, place) CROSS JOIN LATERAL (
                 SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
                   FROM {schema}.sync_jobs j
                  WHERE j.id = ANY (ARRAY[ended.id]) AND j.lapses <= $17
@@ -96,7 +97,7 @@ CLAIM = """
                    FOR UPDATE SKIP LOCKED) waited
              LIMIT $3) retried
          UNION ALL
-        SELECT poison.* FROM (
+        SELECT poison.*, false FROM (
             SELECT j.id, j.connection_id, j.job_type, j.priority, j.scheduled_at
               FROM {schema}.sync_jobs j
              WHERE j.provider_slug = ANY ($1::text[]) AND j.status = 'queued' AND j.lapses > 1
@@ -119,14 +120,14 @@ CLAIM = """
         -- index then wait for each other in one direction only.
         SELECT id, connection_id, place, coalesce($2::timestamptz, now()) AS started_at,
                coalesce($2::timestamptz, now()) + $7::interval AS lease_expires_at
-          FROM (SELECT id, connection_id,
-                       row_number() OVER (ORDER BY priority DESC, scheduled_at, id) AS place
+          FROM (SELECT id, connection_id, row_number() OVER (
+                       ORDER BY comes_first DESC, priority DESC, scheduled_at, id) AS place
                   FROM (SELECT DISTINCT ON (connection_id, CASE WHEN $5::bool THEN job_type END)
-                               id, connection_id, priority, scheduled_at
+                               id, connection_id, priority, scheduled_at, comes_first
                           FROM due
                          ORDER BY connection_id, CASE WHEN $5::bool THEN job_type END,
-                                  priority DESC, scheduled_at, id) AS eligible
-                 ORDER BY priority DESC, scheduled_at, id LIMIT $3) AS first
+                                  comes_first DESC, priority DESC, scheduled_at, id) AS eligible
+                 ORDER BY comes_first DESC, priority DESC, scheduled_at, id LIMIT $3) AS first
          ORDER BY connection_id, id
     ), block AS MATERIALIZED (
         -- Caps that the caller has places under ($20), which nobody drops while he fills them.
@@ -241,7 +242,8 @@ class ClaimRequest:
     poison_jobs: int
     flight_by_type: bool  # one running job per connection and type, not per connection
     lines: LineColumns
-    ended: Sequence[UUID] = ()  # jobs whose backoff has ended, the first ones in order
+    ended: Sequence[UUID] = ()  # chosen jobs, and the first whose backoff has ended, in order
+    chosen: int = 0  # so many of these come before all others
     held: Sequence[tuple[str, str]] = ()  # caps that the transaction has locked, and counted
     block: UUID | None = None  # of places that the claim fills
     most_lapses: int = POISON_LAPSES - 1  # of the jobs named by id
@@ -276,8 +278,10 @@ async def claim(tx: Transaction, request: ClaimRequest, lease: Lease) -> Claimed
         request.most_lapses,
         *([key[part] for key in request.held] for part in (0, 1)),
         request.block,
+        request.chosen,
     )
-    looks = [_read_look(row) for row in takewhile(lambda row: row["connection_id"] is None, rows)]
+    lines = takewhile(lambda row: row["connection_id"] is None, rows)
+    looks = [_read_look(row) for row in lines]
     return ClaimedRows(rows[len(looks) :], looks)
 
 
@@ -297,10 +301,6 @@ def read_claims(rows: Sequence[Any], token: UUID) -> list[Claim]:
         claimed = [Claim(lease_token=token, **row) for row in rows]
     claimed.sort(key=attrgetter("place"))
     return claimed
-
-
-def count_poison_jobs(rows: Sequence[Any]) -> int:
-    return sum(row["lapses"] >= POISON_LAPSES for row in rows)
 
 
 MEASURE_CONNECTION = """
