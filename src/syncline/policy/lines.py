@@ -126,9 +126,9 @@ class Lines:
         return find_gaps(self._providers, self._lines)
 
     @property
-    def known(self) -> Collection[tuple[str, int]]:
-        """The providers and priorities of the known lines."""
-        return self._lines
+    def known(self) -> Collection[Line]:
+        """The known lines, and where each begins."""
+        return self._lines.values()
 
 
 def find_gaps(

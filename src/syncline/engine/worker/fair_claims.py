@@ -19,7 +19,7 @@ from syncline.engine.worker.share_book import ShareBook
 from syncline.engine.worker.slots import Slots
 from syncline.engine.worker.wanted import Wanted
 from syncline.policy.caps import EVERY, Rooms
-from syncline.policy.lines import BEFORE_ALL, LineColumns
+from syncline.policy.lines import BEFORE_ALL, Line, LineColumns
 from syncline.policy.shares import Turns, find_heavy, reserved_share
 from syncline.store.errors import LostRace
 from syncline.store.pool import SessionLease, Transaction
@@ -82,7 +82,7 @@ class FairClaims:
         self._walk.look_again()
         self._sample_at = self._judge_at = self._poison_at = 0.0
 
-    async def is_needed(self, session: SessionLease, lines: Collection[tuple[str, int]]) -> bool:
+    async def is_needed(self, session: SessionLease, lines: Collection[Line]) -> bool:
         """Return whether it matters whose jobs are claimed."""
         await self._book.look(session)
         if self._book.is_fair and not self._heavy and self._was_full:
@@ -94,7 +94,7 @@ class FairClaims:
             await self._begin(session)
         return True
 
-    async def _sample(self, session: SessionLease, lines: Collection[tuple[str, int]]) -> None:
+    async def _sample(self, session: SessionLease, lines: Collection[Line]) -> None:
         """Look at both ends of the queue for a tenant that asks for more than its share."""
         began = monotonic()
         if began < self._sample_at or not lines:

@@ -103,14 +103,17 @@ async def walk(
 
 
 SAMPLE = """
-    -- How many jobs of each tenant are among the first and the last due ones of each line.
+    -- How many jobs of each tenant are among the first and the last due ones of each line. What was
+    -- claimed before its beginning would be walked over otherwise.
     SELECT tenant_id, count(*) AS jobs
-      FROM unnest($1::text[], $2::smallint[]) AS line (provider_slug, priority)
+      FROM unnest($1::text[], $2::smallint[], $5::timestamptz[], $6::uuid[])
+           AS line (provider_slug, priority, begins_at, begins_with)
      CROSS JOIN LATERAL (
            (SELECT j.tenant_id, j.id FROM {schema}.sync_jobs j
              WHERE j.provider_slug = line.provider_slug AND j.priority = line.priority
                AND j.status = 'queued' AND j.retry_after IS NULL
                AND j.scheduled_at <= coalesce($3::timestamptz, now())
+               AND (j.scheduled_at, j.id) >= (line.begins_at, line.begins_with)
              ORDER BY j.scheduled_at, j.id LIMIT $4)
            UNION
            (SELECT j.tenant_id, j.id FROM {schema}.sync_jobs j
@@ -123,11 +126,18 @@ SAMPLE = """
 
 
 async def sample(
-    tx: Transaction, lines: Sequence[tuple[str, int]], *, now: datetime | None, limit: int
+    tx: Transaction, lines: Sequence[Line], *, now: datetime | None, limit: int
 ) -> dict[str, int]:
     """Return how many of the first and last due jobs each tenant has, `limit` at most of each."""
-    providers, priorities = [line[0] for line in lines], [line[1] for line in lines]
-    rows = await tx.fetch(SAMPLE, providers, priorities, now, limit)
+    rows = await tx.fetch(
+        SAMPLE,
+        [line.provider_slug for line in lines],
+        [line.priority for line in lines],
+        now,
+        limit,
+        [line.begins_at for line in lines],
+        [line.begins_with for line in lines],
+    )
     return {row["tenant_id"]: row["jobs"] for row in rows}
 
 
