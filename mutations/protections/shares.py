@@ -71,7 +71,7 @@ SHARES = (
         "a process never finishes its block",
         "engine/worker/ample_claims.py",
         (("        block.left.take_all(", "        Counter("),),
-        "tests/engine/worker/test_ample_claims.py::test_no_claim_passes_a_cap_whoever_dies",
+        "tests/engine/worker/test_ample_claims.py::test_all_of_a_cap_is_used_and_no_block_twice",
     ),
     Mutation(
         "what runs under a cap: everybody's",

@@ -14,14 +14,15 @@ LARGEST_CAP = 1_000_000
 
 
 class Shares(BaseService):
-    async def tenants(self) -> list[TenantLimits]:
-        """Return the tenants with a weight, a cap or a pause, and those that ask for too much."""
+    async def tenants(self, tenant_id: str | None = None) -> list[TenantLimits]:
+        """Return tenants with a weight, a cap or a pause, and those that ask for too much."""
 
         async def read(tx: Transaction) -> list[TenantLimits]:
             now = await self._clock.now(tx)
-            shares = {share.tenant_id: share for share in await caps.read_shares(tx)}
-            uses = [use for use in await caps.read_uses(tx) if use.cap.tenant_id != EVERY]
-            pauses = {pause.tenant_id: pause for pause in await tenant_pauses.read(tx)}
+            shares = {share.tenant_id: share for share in await caps.read_shares(tx, tenant_id)}
+            uses = await caps.read_uses(tx, tenant_id=tenant_id)
+            uses = [use for use in uses if use.cap.tenant_id != EVERY]
+            pauses = {pause.tenant_id: pause for pause in await tenant_pauses.read(tx, tenant_id)}
             of_tenant = {
                 tenant: tuple(use for use in uses if use.cap.tenant_id == tenant)
                 for tenant in sorted({*shares, *pauses, *(use.cap.tenant_id for use in uses)})

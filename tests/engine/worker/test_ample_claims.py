@@ -85,6 +85,18 @@ async def test_no_claim_passes_a_cap_whoever_dies(world: World, seed: int) -> No
     assert claimers.by_block > 2, f"{claimers.by_block} claims: the test would prove nothing"
 
 
+async def test_all_of_a_cap_is_used_and_no_block_twice(world: World) -> None:
+    for _ in range(40):
+        await world.job(await world.connection())
+    await world.engine.shares.set_cap(20, provider_slug="github")
+    claimers = Claimers([world], Random(0))
+    for _ in range(40):
+        await claimers.claim(world, 1)
+
+    assert len(await claimers.running()) == 20
+    assert claimers.by_block > 2
+
+
 async def test_a_roomy_cap_costs_a_count_for_many_claims(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ async def test_rows_that_somebody_holds_hold_up_nobody_else(world: World) -> Non
     """E1, S8: more held connections than may wait to be settled, and a pool of ten."""
     count = FEW_UNSETTLED + 25
     held = await add_due(world, count)
+    world.clock.advance(1)  # the others come after all of them
     free = await add_due(world, 40)
     async with world.another_engine([Moving()], executor={"concurrency": 10}) as worker:
         async with actor(world) as person:

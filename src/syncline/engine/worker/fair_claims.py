@@ -156,8 +156,8 @@ class FairClaims:
             await self._look(session)
         if self._book.caps:
             return await self._claim_capped(session, wanted)
-        if len(self._heavy) == 1 and self._offered == 1:
-            return await self._claim_beside_one(session, wanted, fill)
+        if self._offered == 1:
+            return await self._claim_at_once(session, wanted, fill)
         rows = await self._claim_by_share(session, wanted)
         if len(rows) >= wanted.limit:
             return rows, True
@@ -212,33 +212,32 @@ class FairClaims:
         self._owed -= reserved
         return reserved
 
-    async def _claim_beside_one(
+    async def _claim_at_once(
         self, session: SessionLease, wanted: Wanted, fill: Fill
     ) -> tuple[Sequence[Any], bool]:
-        """Claim jobs of tenants within their share, and what stands first, by one statement."""
-        count = wanted.limit - self._reserve(wanted.limit)
-        drawn = self._walk.draw([EVERY], count, wanted.providers, NO_CAPS)
+        """Claim by share, and what stands first: all that there is of a single large tenant."""
+        limit = wanted.limit
+        drawn = self._walk.draw([EVERY], limit - self._reserve(limit), wanted.providers, NO_CAPS)
+        if len(self._heavy) > 1:
+            drawn += self._draw_heavy(limit - len(drawn), wanted, NO_CAPS)
         chosen = [job.id for job in drawn]
         rows, has_more = await fill(session, replace(wanted, chosen=chosen))
         claimed = {row["id"] for row in rows}
-        if len(drawn) == wanted.limit and not claimed.issuperset(chosen):
+        if len(drawn) == limit > 2 * len(claimed.intersection(chosen)):
             self._offered += 1  # other processes have the same jobs in mind
-        self._walk.drop(claimed, 2 * wanted.limit)
+        self._walk.drop(claimed, 2 * limit)
         return rows, has_more
 
     async def _claim_by_share(self, session: SessionLease, wanted: Wanted) -> list[Any]:
-        """Claim jobs of tenants within their share, in order, then those of others by weight."""
+        """The same by several statements, each of which names more jobs than it is to claim."""
         limit = wanted.limit - self._reserve(wanted.limit)
         drawn = self._walk.draw([EVERY], self._offered * limit, wanted.providers, NO_CAPS)
-        if self._offered > 1:
-            rows = await self._claim_alone(session, wanted, drawn, limit)
-            drawn = []
-        else:
-            rows = []
+        rows = await self._claim_alone(session, wanted, drawn, limit)
         left = wanted.limit - len(rows)
         if len(self._heavy) > 1:
-            drawn += self._draw_heavy(self._offered * (left - len(drawn)), wanted, NO_CAPS)
-        return rows + await self._claim_alone(session, wanted, drawn, left)
+            drawn = self._draw_heavy(self._offered * left, wanted, NO_CAPS)
+            rows += await self._claim_alone(session, wanted, drawn, left)
+        return rows
 
     def _draw_heavy(self, count: int, wanted: Wanted, rooms: Rooms) -> list[Standing]:
         """Draw jobs of tenants that ask for more than their share, by turns."""
