@@ -13,12 +13,15 @@ from syncline.store.pool import Transaction
 
 TAKE = """
     -- Take places under caps whose rows are locked, and under which there is room for them.
+    WITH taken AS MATERIALIZED (
+        SELECT $1::uuid, cap.tenant_id, cap.provider_slug, cap.max_running, $4::int,
+               coalesce($5::timestamptz, now()) + $6::interval
+          FROM {schema}.caps cap
+          JOIN unnest($2::text[], $3::text[]) AS wanted (tenant_id, provider_slug)
+            ON wanted.tenant_id = cap.tenant_id AND wanted.provider_slug = cap.provider_slug
+    )
     INSERT INTO {schema}.cap_blocks (holder, tenant_id, provider_slug, max_running, places, ends_at)
-    SELECT $1, cap.tenant_id, cap.provider_slug, cap.max_running, $4,
-           coalesce($5::timestamptz, now()) + $6::interval
-      FROM {schema}.caps cap
-      JOIN unnest($2::text[], $3::text[]) AS wanted (tenant_id, provider_slug)
-        ON wanted.tenant_id = cap.tenant_id AND wanted.provider_slug = cap.provider_slug
+    SELECT * FROM taken
 """
 
 GIVE_BACK = """
