@@ -5,6 +5,7 @@ from pathlib import Path, PurePosixPath
 
 from checks.commits import check_subjects
 from checks.exceptions import EXCEPTIONS, MOST_EXCEPTIONS
+from checks.migrations import check_migrations
 from checks.rules import RULES, Module, Rule
 
 SOURCE = Path(__file__).parents[1] / "src" / "syncline"
@@ -14,10 +15,11 @@ def main() -> int:
     modules = read_modules(SOURCE)
     complaints = [line for rule in RULES for line in check(rule, modules)]
     complaints += check_subjects(Path(__file__).parents[1])
+    complaints += check_migrations(SOURCE / "store" / "migrations")
     for complaint in complaints:
         print(complaint)
     if not complaints:
-        print(f"{len(RULES) + 1} rules kept by {len(modules)} modules")
+        print(f"{len(RULES) + 2} rules kept by {len(modules)} modules")
     return 1 if complaints else 0
 
 

@@ -1,10 +1,11 @@
 """Each rule of `python -m checks` notices what breaks it, and leaves good code alone."""
 
 from collections.abc import Callable, Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 from checks.commits import complain
+from checks.migrations import check_migrations
 from checks.rules import (
     Finding,
     Module,
@@ -89,3 +90,12 @@ def test_an_imperative_sentence_is_a_good_subject(subject: str) -> None:
 )
 def test_other_subjects_are_refused(subject: str) -> None:
     assert complain(subject) is not None
+
+
+def test_a_number_of_migrations_that_two_have_is_noticed(tmp_path: Path) -> None:
+    for name in ("0001_one.sql", "0002_two.sql", "0002_too.sql"):
+        (tmp_path / name).touch()
+
+    assert len(check_migrations(tmp_path)) == 1
+    (tmp_path / "0002_too.sql").rename(tmp_path / "0003_too.sql")
+    assert check_migrations(tmp_path) == []
