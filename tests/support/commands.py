@@ -29,8 +29,8 @@ class CommandLine:
     folder: Path
     started: list[Process] = field(default_factory=list)
 
-    def __call__(self, *arguments: str) -> Result:
-        return CliRunner().invoke(app, ["--database-url", self.url, *arguments])
+    def __call__(self, *arguments: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(app, ["--database-url", self.url, *arguments], input=stdin)
 
     def json(self, *arguments: str) -> Any:
         """Run a command that must succeed with --json; return its output."""

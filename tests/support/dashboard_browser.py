@@ -36,10 +36,11 @@ def find_chromium() -> str | None:
 class Dashboard:
     """The dashboard, served by a thread, on a database full of sample data."""
 
-    def __init__(self, url: str, *, connections: int) -> None:
+    def __init__(self, url: str, *, connections: int, **settings: Any) -> None:
         self.database_url = url
         self.url = ""
         self._connections = connections
+        self._settings = settings
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leave: asyncio.Event | None = None
@@ -76,7 +77,7 @@ class Dashboard:
 
     async def _serve(self) -> None:
         self._loop, self._leave = asyncio.get_running_loop(), asyncio.Event()
-        async with Engine(Settings(database_url=self.database_url)) as engine:
+        async with Engine(Settings(database_url=self.database_url, **self._settings)) as engine:
             self._engine = engine
             await engine.migrate()
             made = await sample_data.fill(self.database_url, count=self._connections)

@@ -17,6 +17,7 @@ from syncline.cli.commands import (
     db,
     doctor,
     explain,
+    history,
     jobs,
     keys,
     migrate,
@@ -156,7 +157,7 @@ def syncline(
     context.obj = Session(database_url, schema, modules, log_level, log_format)
 
 
-for module in (run, migrate, verify, status, doctor, workers, audit):
+for module in (run, migrate, verify, status, history, doctor, workers, audit):
     app.add_typer(module.commands)
 app.add_typer(providers.commands, name="providers")
 app.add_typer(connections.commands, name="connections")

@@ -80,7 +80,7 @@ def judge_health(
         return Health.PAUSED
     if gate is not None and gate.opened_at is not None:
         return Health.DOWN
-    is_closed = gate is not None and gate.is_closed(now)
+    is_closed = gate is not None and gate.is_closed(now - LIMITED_WITHIN)  # or was, a moment ago
     is_waiting = counts.rate_limited * RATE_LIMITED_SHARE >= max(counts.connections, 1)
     if is_closed or is_waiting or recent.limited_share * RATE_LIMITED_SHARE >= 1:
         return Health.RATE_LIMITED

@@ -141,7 +141,7 @@ def provider_trouble(one: ProviderStats) -> str:
     parts = [told + _since(since)]
     if recent.commonest_error is not None and one.health in (Health.DOWN, Health.FAILING):
         parts.append(f"mostly {recent.commonest_error}")
-    if one.affected is not None:
+    if one.affected is not None and one.affected.connections:
         least = "at least " if one.affected.is_bounded else ""
         connections = _counted(one.affected.connections, "connection")
         tenants = _counted(one.affected.tenants, "tenant")

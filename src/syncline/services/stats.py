@@ -21,6 +21,7 @@ from syncline.policy.health import ProviderCounts, Recent, judge_health, judge_r
 from syncline.policy.shares import Flood
 from syncline.policy.stats import (
     Activity,
+    Affected,
     History,
     Overview,
     Providers,
@@ -91,11 +92,12 @@ class Stats(BaseService):
                 for slug in sorted(slugs)
             ]
             unwell = [one.provider_slug for one in items if one.is_unwell]
+            nobody = Affected(0, 0)
             affected = await providers.count_affected(tx, tenant_id, unwell, now=seen.now)
             items = [
                 replace(
                     one,
-                    affected=affected.get(slug),
+                    affected=affected.get(slug, nobody if one.is_unwell else None),
                     budgets=uses.get(slug, ()),
                     caps=[use for use in capped if use.cap.provider_slug == slug],
                 )

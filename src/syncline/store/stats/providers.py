@@ -113,21 +113,28 @@ async def count_outcomes(
 
 COUNT_AFFECTED = """
     -- How many connections of how many tenants wait for each of these providers, up to a bound:
-    -- their jobs are due, or in backoff.
-    SELECT provider.slug, count(*) AS jobs,
-           count(DISTINCT waiting.connection_id) FILTER (WHERE is_waiting) AS connections,
-           count(DISTINCT waiting.tenant_id) FILTER (WHERE is_waiting) AS tenants
-      FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
-           (SELECT tenant_id, connection_id, true AS is_waiting FROM {schema}.sync_jobs
-             WHERE provider_slug = provider.slug AND status = 'queued' AND retry_after IS NOT NULL
-               AND ($3::text IS NULL OR tenant_id = $3)
-             ORDER BY retry_after LIMIT $2)
-            UNION ALL
-           (SELECT tenant_id, connection_id, scheduled_at <= $4 FROM {schema}.sync_jobs
-             WHERE provider_slug = provider.slug AND status = 'queued' AND retry_after IS NULL
-               AND ($3::text IS NULL OR tenant_id = $3)
-             ORDER BY priority DESC, scheduled_at, id LIMIT $2)) waiting
-     GROUP BY provider.slug
+    -- their jobs are due, or in backoff. Grouped three times, because distinct counts would sort.
+    WITH of_connection AS (
+        SELECT provider.slug, waiting.tenant_id, count(*) AS jobs, bool_or(is_waiting) AS is_waiting
+          FROM unnest($1::text[]) AS provider (slug) CROSS JOIN LATERAL (
+               (SELECT tenant_id, connection_id, true AS is_waiting FROM {schema}.sync_jobs
+                 WHERE provider_slug = provider.slug AND status = 'queued'
+                   AND retry_after IS NOT NULL AND ($3::text IS NULL OR tenant_id = $3)
+                 ORDER BY retry_after LIMIT $2)
+                UNION ALL
+               (SELECT tenant_id, connection_id, scheduled_at <= $4 FROM {schema}.sync_jobs
+                 WHERE provider_slug = provider.slug AND status = 'queued' AND retry_after IS NULL
+                   AND ($3::text IS NULL OR tenant_id = $3)
+                 ORDER BY priority DESC, scheduled_at, id LIMIT $2)) waiting
+         GROUP BY provider.slug, waiting.tenant_id, waiting.connection_id
+    ), of_tenant AS (
+        SELECT slug, tenant_id, sum(jobs) AS jobs, count(*) FILTER (WHERE is_waiting) AS connections
+          FROM of_connection GROUP BY slug, tenant_id
+    )
+    SELECT slug, sum(jobs) AS jobs, sum(connections)::bigint AS connections,
+           count(*) FILTER (WHERE connections > 0) AS tenants
+      FROM of_tenant
+     GROUP BY slug
 """
 
 
