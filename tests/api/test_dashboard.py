@@ -11,6 +11,7 @@ import httpx2
 from support.http import client_of
 from support.world import World, at
 from syncline import Connection, Signal, SyncResult
+from syncline.store.queue import caps
 
 Client = httpx2.AsyncClient
 PAGES = ("/", "/connections", "/jobs", "/signals", "/providers", "/workers")
@@ -223,6 +224,28 @@ async def test_many_are_paused_resumed_and_synced_at_once(world: World, local: C
     assert len(await world.engine.connections.list(status="active")) == 3
     await act("sync")
     assert len(await world.engine.jobs.list(status="queued")) == 3
+
+
+async def test_the_connections_of_a_tenant_say_what_limits_it(world: World, local: Client) -> None:
+    """P11: caps, the share, and whether it asks for more than that."""
+    await world.engine.shares.set_cap(20, tenant_id="acme")
+    await world.engine.shares.set_cap(1, tenant_id="acme", provider_slug="github")
+    await world.engine.shares.set_cap(3, tenant_id="birch")
+    await world.engine.shares.set_weight("acme", 2.5)
+    await world.running_job(await named(world, "web"))
+    async with world.engine._pool.transaction() as tx:
+        await caps.note_heavy(tx, {"acme": 1200}, others=3, now=world.clock())
+
+    page = words(await local.get("/connections?tenant=acme"))
+
+    assert "At most 20 jobs run at once; 1 runs now" in page
+    assert "At most 1 job at github run at once; 1 runs now, so nothing more starts" in page
+    assert "Its share is 2.5 times that of others" in page
+    assert "asks for more than its share" in page
+    assert "1,200 jobs of it are due" in page
+    assert "At most 3" not in page
+    assert "Limits of" not in words(await local.get("/connections?tenant=cedar"))
+    assert "Limits of" not in words(await local.get("/connections"))
 
 
 async def test_a_bulk_action_names_the_connections_that_refuse(world: World, local: Client) -> None:

@@ -28,6 +28,7 @@ from syncline.model import (
     JobStatus,
 )
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS, sync_of
+from syncline.policy.shares import TenantLimits
 from syncline.policy.stats import SignalsOfJobs
 from syncline.text import ago, duration
 
@@ -94,7 +95,14 @@ async def list_connections(
         orders=ORDERS,
         now=await dashboard.engine.stats.now(),
         done=done_sentence(request),
+        limits=await _limits(dashboard.engine, query.tenant.strip()),
     )
+
+
+async def _limits(engine: Engine, tenant_id: str) -> TenantLimits | None:
+    """Return what is set for a tenant, or that it asks for too much; None if neither is so."""
+    found = await engine.shares.tenants(tenant_id) if tenant_id else []
+    return found[0] if found else None
 
 
 @router.get("/connections/{connection_id}")
