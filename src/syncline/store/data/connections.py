@@ -5,9 +5,9 @@ A transaction that changes a connection and its jobs locks the connection first,
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from syncline.model import Connection
@@ -133,9 +133,8 @@ MOVED_MEANWHILE = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a run writes to its connection."""
+class Progress(NamedTuple):
+    """What a run writes to its connection. A tuple, because each run with a cursor makes one."""
 
     connection_id: UUID
     cursor: str | None
@@ -156,20 +155,14 @@ async def save_progress(
         return set()
     ids, cursors, *_ = _columns(progress)
     moved = {row["id"] for row in await tx.fetch(MOVED_MEANWHILE, ids, cursors)}
-    rest = [replace(one, cursor=None) for one in progress if one.connection_id in moved]
+    rest = [one._replace(cursor=None) for one in progress if one.connection_id in moved]
     saved += await tx.execute(SAVE_PROGRESS, *_columns(rest), now)
     expect(saved, len(progress), "progress")
     return moved
 
 
-def _columns(progress: Sequence[Progress]) -> tuple[list[Any], ...]:
-    return (
-        [one.connection_id for one in progress],
-        [one.cursor for one in progress],
-        [one.replaces for one in progress],
-        [one.overwrites for one in progress],
-        [one.is_first for one in progress],
-    )
+def _columns(progress: Sequence[Progress]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(zip(*progress, strict=True)) or tuple(() for _ in Progress._fields)
 
 
 READ_STATUSES = """
