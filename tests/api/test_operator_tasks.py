@@ -72,6 +72,22 @@ async def test_the_slowest(cell: httpx2.AsyncClient) -> None:
     assert found["items"][0]["id"] == FRUITFUL_JOB
 
 
+async def test_retry_all_failures_of_a_provider(cell: httpx2.AsyncClient) -> None:
+    wanted = {"action": "retry", "filter": {"provider": "github", "status": "failed"}}
+    seen = await cell.post("/v1/jobs/actions", json=wanted | {"preview": True})
+    assert seen.status_code in (200, 202), seen.text
+    done = await cell.post("/v1/jobs/actions", json=wanted | {"expected": seen.json()["count"]})
+    assert done.status_code == 202, done.text
+    assert (await get(cell, f"/v1/actions/{done.json()['id']}"))["action"]
+
+
+async def test_who_changed_it(cell: httpx2.AsyncClient) -> None:
+    id_ = await id_of(cell, "acme/odd")
+    assert (await cell.post(f"/v1/connections/{id_}/pause")).status_code == 200
+    [found] = (await get(cell, "/v1/audit", connection=id_))["items"]
+    assert found["action"] == "connections.pause"
+
+
 async def test_add_and_change_an_interval(cell: httpx2.AsyncClient) -> None:
     added = await cell.post("/v1/connections", json=ADDED)
     assert added.status_code == 201, added.text

@@ -61,6 +61,17 @@ def test_the_slowest(operator: Operator) -> None:
     operator.reads("acme/odd", "59 min", within="#rows tbody tr")
 
 
+def test_who_changed_it(operator: Operator, site: Dashboard) -> None:
+    operator.search("acme/waits")
+    operator.click("main a[href^='/connections/']")
+    operator.follow("Pause", ".actions")
+    operator.follow("All changes of this connection")
+    operator.reads("paused", "acme/waits")
+    operator = Operator(operator.page, site.url)
+    operator.follow("Audit", "nav")
+    operator.reads("acme/waits")
+
+
 def test_add_a_connection(operator: Operator, site: Dashboard) -> None:
     operator.follow("Connections", "nav")
     operator.follow("Add connection")

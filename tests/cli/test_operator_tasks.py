@@ -52,6 +52,30 @@ def test_what_a_run_brought(cell: CommandLine) -> None:
     assert [one["kind"] for one in found] == 2 * ["release_published"]
 
 
+def test_the_slowest(cell: CommandLine) -> None:
+    [found, *_] = cell.json("jobs", "list", "--order", "slowest", "--since", "24h")
+    assert found["id"] == FRUITFUL_JOB
+    [failed] = cell.json("jobs", "list", "--error", "Permanent")
+    assert failed["id"] == FAILED_JOB
+
+
+def test_retry_all_failures_of_a_provider(cell: CommandLine) -> None:
+    # A run that succeeded since leaves nothing to retry.
+    cell.sql("DELETE FROM syncline.sync_jobs WHERE id = $1", FRUITFUL_JOB)
+    run(cell, "jobs", "retry", "--provider", "github", "--status", "failed", "--yes")
+    [job] = cell.sql(
+        "SELECT * FROM syncline.sync_jobs WHERE provider_slug = 'github' AND status = 'queued'"
+    )
+    assert job["connection_id"] == named(cell, "acme/odd")["id"]
+
+
+def test_who_changed_it(cell: CommandLine) -> None:
+    run(cell, "connections", "pause", ODD, "--reason", "quota")
+    [found] = cell.json("audit", "--connection", ODD)
+    assert found["action"] == "connections.pause"
+    assert found["actor"]
+
+
 def test_add_and_change_an_interval(cell: CommandLine) -> None:
     run(cell, "connections", "add", "acme", "demo", "bakery")
     run(cell, "connections", "set-interval", "acme/demo/bakery", "300")

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -26,7 +27,7 @@ from syncline.cli.progress import progress
 from syncline.cli.session import Session, perform, session_of
 from syncline.cli.views.rows import show_job
 from syncline.connection_name import ConnectionName
-from syncline.model import Attempt, Job, JobFilter, JobStatus, JobType
+from syncline.model import Attempt, Job, JobFilter, JobOrder, JobStatus, JobType
 from syncline.text import error_text
 
 if TYPE_CHECKING:
@@ -41,12 +42,19 @@ commands = typer.Typer(
 )
 
 OfType = Annotated[JobType | None, typer.Option("--type", help="Only jobs of this type.")]
+OfError = Annotated[
+    str | None, typer.Option(metavar="CLASS", help="Only jobs whose error has this class.")
+]
+FinishedSince = Annotated[
+    str, typer.Option(metavar="TIME", help="Only jobs that finished since: a time, or 24h.")
+]
 AllJobs = Annotated[bool, typer.Option("--all", help="Choose many jobs by status alone.")]
 Change = Callable[["Engine"], Callable[[UUID], Awaitable[Job]]]
 COLUMNS = (
     *("ID", "Connection", "Type", "Status"),
-    *("Failures", "Due", "Finished", "Error"),
+    *("Failures", "Due", "Finished", "Took", "Error"),
 )
+DISPENSABLE = ("Due", "Finished", "Type", "Failures", "Took", "Connection")
 
 
 class Retried(StrEnum):
@@ -68,11 +76,15 @@ def list_(
     connection: OfConnection = None,
     status: Annotated[JobStatus | None, typer.Option(help="Only jobs with this status.")] = None,
     type: OfType = None,
+    error: OfError = None,
+    since: FinishedSince = "",
+    order: Annotated[JobOrder, typer.Option(help="Newest or slowest first.")] = JobOrder.NEWEST,
     after: AfterInJobs = None,
     limit: Limit = 50,
     json: AsJson = False,
 ) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest or slowest first."""
+    from syncline.api.dashboard.filters import read_time
 
     async def read(engine: "Engine") -> tuple["Listing[Job]", dict[UUID, ConnectionName]]:
         listed = await engine.jobs.list(
@@ -81,6 +93,9 @@ def list_(
             connection_id=await id_of(engine, connection),
             status=status,
             job_type=type,
+            error_class=error,
+            finished_after=read_time("--since", since, await engine.now()),
+            order=order,
             after=after,
             limit=limit,
         )
@@ -90,12 +105,12 @@ def list_(
     if json:
         print_json([record(job) | named(job, names) for job in found])
     else:
-        print_table(
-            COLUMNS,
-            [_row(job, names) for job in found],
-            dispensable=("Finished", "Due", "Type", "Failures", "Connection"),
-        )
+        print_table(COLUMNS, [_row(job, names) for job in found], dispensable=DISPENSABLE)
     hint_next(found)
+
+
+def _took(job: Job) -> timedelta | None:
+    return job.finished_at - job.started_at if job.finished_at and job.started_at else None
 
 
 def _row(job: Job, names: Mapping[UUID, ConnectionName]) -> tuple[Any, ...]:
@@ -107,6 +122,7 @@ def _row(job: Job, names: Mapping[UUID, ConnectionName]) -> tuple[Any, ...]:
         job.attempts,
         max(job.scheduled_at, job.retry_after or job.scheduled_at),
         job.finished_at,
+        str(took).split(".")[0] if (took := _took(job)) is not None else "",
         error_text(job.error),
     )
 
