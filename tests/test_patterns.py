@@ -40,7 +40,10 @@ WORST_CASES = {
     ("api/dashboard/formats.py", '"[^"'): Worst(
         200 * KB, ('\\"', '"\\', '"a":', "1e+", "tru"), '"'
     ),
+    ("api/problems.py", "[0-9a-f]{2}-"): Worst(64 * KB, ("0", "00-", "a")),
     ("api/protocol.py", "\\n\\r?"): Worst(64 * KB, ("\n", "\r", "\n\r", "\r\n")),
+    ("api/representations.py", "(?:W/)"): Worst(64 * KB, ('"', "W/", 'W/"', '",')),
+    ("api/representations.py", "gzip"): Worst(64 * KB, ("gzip", "gzip;", "gzip;q=0.", " "), "gzip"),
     ("api/routes/signals.py", "(?:([0-9]{1,17})"): Worst(8 * KB, ("1", "1.", "a")),
     ("cli/commands/connector.py", "[a-z][a-z0-9]*"): Worst(KB, ("a-", "-")),
     ("connectors/feed/connector.py", "https?://"): Worst(8 * KB, ("http", "https:/")),
