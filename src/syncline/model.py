@@ -227,7 +227,10 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True)
 class SignalFilter:
-    """Which signals; None means any. `since` and `until` bound the time they were stored."""
+    """Which signals; None means any. `since` and `until` bound the time they were stored.
+
+    A follower uses no times.
+    """
 
     tenant_id: str | None = None
     connection_id: UUID | None = None
@@ -236,6 +239,8 @@ class SignalFilter:
     job_id: UUID | None = None
     since: datetime | None = None
     until: datetime | None = None
+    occurred_since: datetime | None = None
+    occurred_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
 """Filters of `/v1/connections` and `/v1/jobs`: repeated statuses, times, durations, errors."""
 
+import json
 from typing import Any
 
 import httpx2
 import pytest
 
 from support.world import World, at
+from syncline import Signal, SyncResult
 
 Client = httpx2.AsyncClient
 
@@ -101,3 +103,45 @@ async def test_jobs_by_times_duration_and_error(world: World, local: Client) -> 
     assert refused.json()["errors"][0]["field"] == "min_duration_seconds"
     refused = await local.get(f"/v1/jobs?started_after={day}02:00:00")
     assert refused.json()["errors"][0]["field"] == "started_after"
+
+
+@pytest.mark.parametrize("whose", ["", "&tenant=acme", "&connection={id}"])
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+async def test_signals_by_when_they_happened(
+    world: World, local: Client, whose: str, order: str
+) -> None:
+    connection = await world.connection()
+    hours = [
+        Signal(kind="k", occurred_at=at(f"0{hour}:00"), payload={"hour": hour}) for hour in range(5)
+    ]
+    world.script(SyncResult(signals=hours))
+    await world.engine.trigger(connection.id)
+    await world.run_due()
+    whose = whose.format(id=connection.id) + f"&order={order}"
+    span = "occurred_since=2025-01-01T01:00:00Z&occurred_until=2025-01-01T04:00:00Z"
+
+    found = (await local.get(f"/v1/signals?{span}{whose}")).json()["items"]
+    bare = (await local.get(f"/v1/signals?{span}{whose}&payload=false")).json()["items"]
+
+    assert sorted(one["payload"]["hour"] for one in found) == [1, 2, 3]
+    assert bare == [{**one, "payload": None} for one in found]
+    assert await ids(local, f"signals?{span}{whose}") == [one["id"] for one in found]
+    refused = await local.get("/v1/signals?occurred_since=2025-01-01T01:00:00")
+    assert refused.json()["errors"][0]["field"] == "occurred_since"
+
+
+async def test_a_stream_of_signals_by_when_they_happened(world: World, local: Client) -> None:
+    connection = await world.connection()
+    old, new = (
+        Signal(kind="k", occurred_at=at(time), payload={"at": time}) for time in ("01:00", "02:00")
+    )
+    world.script(SyncResult(signals=[old, new]))
+    await world.engine.trigger(connection.id)
+    await world.run_due()
+
+    address = "/v1/signals/stream?occurred_since=2025-01-01T02:00:00Z"
+    [line] = (await local.get(address)).text.splitlines()
+    [bare] = (await local.get(f"{address}&payload=false")).text.splitlines()
+
+    assert json.loads(line)["payload"] == {"at": "02:00"}
+    assert json.loads(bare)["payload"] is None

@@ -115,6 +115,9 @@ QUERIES: dict[str, list[str]] = {
     "finished_before": ["2100-01-01T00:00:00Z"],
     "min_duration_seconds": ["0"],
     "max_duration_seconds": ["1000"],
+    "occurred_since": ["2000-01-01T00:00:00Z"],
+    "occurred_until": ["2100-01-01T00:00:00Z"],
+    "payload": ["true", "false"],
 }
 Foreign = dict[str, str]
 

@@ -179,7 +179,7 @@ def _unexpected(error: Exception) -> Problem:
 def _validation_error(found: Mapping[str, Any]) -> dict[str, Any]:
     where, *path = (str(part) for part in found["loc"])
     if where == "query":  # a repeated parameter has one name
-        path = [part for part in path if not part.isdigit()]
+        path = path[:1]
     name = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path).lstrip(".")
     rule = str(found["msg"]).removeprefix("Value error, ")
     return {"field": name or where, "in": where, "rule": shortened(one_line(rule), 300)}

@@ -130,6 +130,9 @@ class SignalFilters(Strict):
 class SignalExport(SignalFilters):
     since: datetime | None = Field(None, description="Stored at this time or later.")
     until: datetime | None = Field(None, description="Stored before this time.")
+    occurred_since: datetime | None = Field(None, description="Happened at this time or later.")
+    occurred_until: datetime | None = Field(None, description="Happened before this time.")
+    payload: bool = Field(True, description="If false, each payload is null, and none is read.")
 
 
 class SignalQuery(SignalExport):

@@ -65,6 +65,9 @@ class FollowFilters(Paged, total=False):
 class SignalFilters(FollowFilters, total=False):
     since: datetime | None
     until: datetime | None
+    occurred_since: datetime | None
+    occurred_until: datetime | None
+    payload: bool
     order: Literal["newest", "oldest"]
 
 

@@ -14,6 +14,7 @@ from syncline.services.validation import check_filters, check_times, get_job
 from syncline.store.listings import follow as followed
 from syncline.store.listings import signals as listed
 from syncline.store.listings.follow import FollowIds
+from syncline.store.listings.signals import SignalSlice
 from syncline.store.pool import Transaction
 
 ALL_SIGNALS = SignalFilter()
@@ -30,6 +31,8 @@ class SignalFilterFields(TypedDict, total=False):
     job_id: UUID | None
     since: datetime | None
     until: datetime | None
+    occurred_since: datetime | None
+    occurred_until: datetime | None
 
 
 class Signals(BaseService):
@@ -48,20 +51,22 @@ class Signals(BaseService):
         newest_first: bool = False,
         after: str | None = None,
         limit: int = 100,
+        payloads: bool = True,
         **filters: Unpack[SignalFilterFields],
     ) -> Listing[StoredSignal]:
-        """Return a page of signals in the order they were stored."""
+        """Return a page of signals in the order they were stored.
+
+        Without `payloads`, each payload is None, and none is read.
+        """
         wanted = SignalFilter(**filters)
         _check_filter(wanted)
         check_limit(limit)
         order = NEWEST_FIRST if newest_first else OLDEST_FIRST
-        place = read_token(after, order, datetime)
+        page = SignalSlice(read_token(after, order, datetime), limit + 1, payloads)
 
         async def read(tx: Transaction) -> builtins.list[StoredSignal]:
             of_job = await _within_job(tx, wanted)
-            return await listed.read_page(
-                tx, of_job, newest_first=newest_first, after=place, limit=limit + 1
-            )
+            return await listed.read_page(tx, of_job, newest_first=newest_first, page=page)
 
         found = await self._pool.reading(read)
         return cut_page(found, limit, lambda last: write_token(order, last.received_at, last.id))
@@ -118,4 +123,5 @@ async def _within_job(tx: Transaction, wanted: SignalFilter) -> SignalFilter:
 
 def _check_filter(wanted: SignalFilter) -> None:
     check_filters(tenant_id=wanted.tenant_id, provider_slug=wanted.provider_slug, kind=wanted.kind)
-    check_times(since=wanted.since, until=wanted.until)
+    times = ("since", "until", "occurred_since", "occurred_until")
+    check_times(**{name: getattr(wanted, name) for name in times})

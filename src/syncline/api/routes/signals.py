@@ -37,11 +37,16 @@ STREAM: dict[int | str, dict[str, Any]] = {
 async def list_signals(
     request: Request, principal: CanRead, query: Annotated[SignalQuery, Query()]
 ) -> SignalPage:
-    """List signals by the time they were stored."""
+    """List signals by the time they were stored.
+
+    No index helps `occurred_since` and `occurred_until`: name a connection, a tenant or a time of
+    storage too where there are many signals.
+    """
     found = await engine_of(request).signals.list(
         **_export_fields(principal, query),
         after=query.page,
         newest_first=query.order == "newest",
+        payloads=query.payload,
         limit=query.limit,
     )
     items = [_shown(signal) for signal in found]
@@ -54,7 +59,7 @@ async def stream_signals(
 ) -> StreamingResponse:
     """Return all signals as NDJSON, oldest first."""
     signals, wanted = engine_of(request).signals, _export_fields(principal, query)
-    first = await signals.list(**wanted, limit=ROWS_A_CHUNK)
+    first = await signals.list(**wanted, limit=ROWS_A_CHUNK, payloads=query.payload)
 
     async def lines() -> AsyncIterator[bytes]:
         page = first
@@ -62,7 +67,9 @@ async def stream_signals(
             yield b"".join(SIGNAL.dump_json(signal) + b"\n" for signal in page)
             if page.next_page is None:
                 return
-            page = await signals.list(**wanted, after=page.next_page, limit=ROWS_A_CHUNK)
+            page = await signals.list(
+                **wanted, after=page.next_page, limit=ROWS_A_CHUNK, payloads=query.payload
+            )
 
     return StreamingResponse(lines(), media_type=NDJSON)
 
@@ -141,7 +148,13 @@ def _fields(principal: Principal, query: SignalFilters) -> SignalFilterFields:
 
 
 def _export_fields(principal: Principal, query: SignalExport) -> SignalFilterFields:
-    return {**_fields(principal, query), "since": query.since, "until": query.until}
+    return {
+        **_fields(principal, query),
+        "since": query.since,
+        "until": query.until,
+        "occurred_since": query.occurred_since,
+        "occurred_until": query.occurred_until,
+    }
 
 
 def _shown(signal: StoredSignal) -> SignalOut:
