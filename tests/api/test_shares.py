@@ -31,6 +31,29 @@ async def test_an_operator_sets_a_weight(operator: Client) -> None:
     assert [one["weight"] for one in (await operator.get("/v1/tenants")).json()["items"]] == [2.5]
 
 
+async def test_all_tenants_are_listed_page_by_page(world: World, operator: Client) -> None:
+    for tenant, status in (("acme", "active"), ("acme", "error"), ("birch", "active")):
+        await world.connection(tenant=tenant, status=status)
+    for tenant in ("birch", "nobody-yet"):
+        await operator.put("/v1/tenants", json={"tenant_id": tenant, "weight": 2})
+
+    first = (await operator.get("/v1/tenants?limit=1")).json()
+    second = (await operator.get(f"/v1/tenants?limit=1&page={first['next_page']}")).json()
+    only_set = (await operator.get("/v1/tenants?only_set=true")).json()
+
+    found = {
+        one["tenant_id"]: (one["connections"], one["weight"])
+        for one in (*first["items"], *second["items"])
+    }
+    assert found == {
+        "acme": ({"active": 1, "error": 1}, 1),
+        "birch": ({"active": 1}, 2),
+        "nobody-yet": ({}, 2),
+    }
+    assert second["next_page"] is None
+    assert [one["tenant_id"] for one in only_set["items"]] == ["birch", "nobody-yet"]
+
+
 async def test_what_makes_no_sense_is_refused(operator: Client) -> None:
     for path, body in (
         ("/v1/caps", {"max_running": 1}),

@@ -29,6 +29,7 @@ FILTERS: dict[str, Any] = {
     "/v1/audit": arguments.AuditFilters,
     "/v1/connections": arguments.ConnectionFilters,
     "/v1/jobs": arguments.JobFilters,
+    "/v1/tenants": arguments.TenantFilters,
     "/v1/signals": arguments.SignalFilters,
     "/v1/signals/follow": arguments.FollowFilters,
 }

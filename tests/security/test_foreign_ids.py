@@ -118,6 +118,7 @@ QUERIES: dict[str, list[str]] = {
     "occurred_since": ["2000-01-01T00:00:00Z"],
     "occurred_until": ["2100-01-01T00:00:00Z"],
     "payload": ["true", "false"],
+    "only_set": ["true"],
 }
 Foreign = dict[str, str]
 

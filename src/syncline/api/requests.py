@@ -85,6 +85,15 @@ class ConnectionQuery(Strict):
     limit: Limit = 100
 
 
+class TenantQuery(Strict):
+    only_set: bool = Field(
+        False,
+        description="Only tenants with a weight, a cap or a pause, and those over their share now.",
+    )
+    page: Page = None
+    limit: Limit = 100
+
+
 class JobQuery(Strict):
     tenant: Text | None = Field(None, description="Only this tenant. For operators.")
     connection: UUID | None = None

@@ -228,6 +228,12 @@ class CapsOut(BaseModel):
 
 class TenantOut(BaseModel):
     tenant_id: str
+    connections: dict[str, int] | None = Field(
+        None, description="By status, up to 2,000 of each tenant. Null if they were not counted."
+    )
+    inexact: dict[str, str] = Field(
+        default_factory=dict, description="`connections` is `at_least` if there are more."
+    )
     weight: float
     over_share: bool = Field(description="Whether it asks for more than its share now.")
     over_share_since: datetime | None = None
@@ -250,6 +256,7 @@ class PausesOut(BaseModel):
 
 class TenantsOut(BaseModel):
     items: list[TenantOut]
+    next_page: str | None = None
 
 
 class NewKeyOut(KeyOut):

@@ -289,6 +289,8 @@ class Cap(Answer):
 
 class Tenant(Answer):
     tenant_id: str
+    connections: dict[str, int] | None = None
+    inexact: dict[str, str] = {}
     weight: float
     over_share: bool
     over_share_since: datetime | None = None

@@ -22,6 +22,10 @@ class ConnectionFilters(Paged, total=False):
     order: Literal["id", "external_id", "staleness"]
 
 
+class TenantFilters(Paged, total=False):
+    only_set: bool
+
+
 class JobFilters(Paged, total=False):
     tenant: str | None
     connection: UUID | str | None

@@ -46,6 +46,7 @@ from syncline.client.arguments import (
     OneConnection,
     PauseFields,
     SignalFilters,
+    TenantFilters,
 )
 from syncline.client.calls import Async, Call, Mode, Noun, Plain, Repeat, listing, operation
 from syncline.client.follow import Follower, PlainFollower
@@ -245,9 +246,9 @@ class Workers(Noun[Mode]):
 
 class Tenants(Noun[Mode]):
     @listing
-    def list(self) -> Call[Tenant]:
-        """Iterate over tenants."""
-        return _pages("/v1/tenants", Tenant, {})
+    def list(self, **filters: Unpack[TenantFilters]) -> Call[Tenant]:
+        """Iterate over tenants by name, with what is set for them."""
+        return _pages("/v1/tenants", Tenant, filters)
 
     @operation
     def set_weight(self, tenant_id: str, weight: float) -> Call[None]:

@@ -5,7 +5,7 @@ covers that tenant's rows; without one, everything.
 """
 
 import builtins
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -121,6 +121,14 @@ class Stats(BaseService):
 
         found = await self._pool.reading(read)
         return cut_page(found, limit, lambda last: write_token("tenants", last.tenant_id, NO_ID))
+
+    async def tenants_without_connections(self, tenant_ids: Collection[str]) -> set[str]:
+        """Return those tenants that have no connection, so that `list_tenants` leaves them out."""
+
+        async def read(tx: Transaction) -> set[str]:
+            return await tenants.read_without_connections(tx, tenant_ids)
+
+        return await self._pool.reading(read) if tenant_ids else set()
 
     async def troubles_at(self, provider_slug: str, *, limit: int = 8) -> builtins.list[Trouble]:
         """Return a provider's connections that wait for a person, then those that keep failing."""

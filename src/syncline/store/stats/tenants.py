@@ -1,5 +1,6 @@
 """Tenants by name, each with its connections by status."""
 
+from collections.abc import Collection
 from typing import Any
 
 from syncline.policy.stats import TenantLine
@@ -27,6 +28,18 @@ TENANTS = """
      WHERE hops.tenant_id IS NOT NULL
      ORDER BY hops.place
 """
+
+
+WITHOUT_CONNECTIONS = """
+    -- Which of these tenants have no connection.
+    SELECT named.tenant_id FROM unnest($1::text[]) AS named (tenant_id)
+     WHERE NOT EXISTS (SELECT FROM {schema}.connections c WHERE c.tenant_id = named.tenant_id)
+"""
+
+
+async def read_without_connections(tx: Transaction, tenant_ids: Collection[str]) -> set[str]:
+    rows = await tx.fetch(WITHOUT_CONNECTIONS, list(tenant_ids))
+    return {row["tenant_id"] for row in rows}
 
 
 async def read_page(tx: Transaction, *, after: str, limit: int) -> list[TenantLine]:
