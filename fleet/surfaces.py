@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from faults.process import ROOT
 
@@ -40,9 +40,13 @@ class Surface:
     read: Callable[[Stage], Awaitable[Mapping[str, str]]]
 
 
-async def fetch(stage: Stage, path: str) -> str:
+async def fetch(stage: Stage, path: str, body: object = None) -> str:
+    """Ask for a page, or send something; return the answer."""
+    sent = None if body is None else json.dumps(body).encode()
+    request = Request(stage.address + path, sent, {"Content-Type": "application/json"})
+
     def get() -> str:
-        with urlopen(stage.address + path, timeout=DEADLINE_SECONDS) as answer:
+        with urlopen(request, timeout=DEADLINE_SECONDS) as answer:
             return str(answer.read().decode())
 
     return await asyncio.to_thread(get)
