@@ -49,6 +49,7 @@ WITHOUT_ROWS: tuple[str, ...] = (
 )
 WITHOUT_ROWS += ("/style.css", "/icon.svg", "/theme.js", "/dashboard.js", "/v1/keys")
 WITHOUT_ROWS += ("/v1/budgets", "/v1/tenants", "/v1/caps", "/v1/providers/", "/v1/pauses")
+WITHOUT_ROWS += ("/connections/new",)  # what workers serve, and the form for it
 FOLLOWING = ("tail_signals", "follow_signals")
 
 

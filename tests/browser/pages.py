@@ -23,4 +23,5 @@ def addresses(seen: Subjects) -> dict[str, tuple[str, ...]]:
         "/providers": ("/providers",),
         "/search": ("/search", f"/search?{urlencode({'q': seen.tenant[:50]})}"),
         "/workers": ("/workers",),
+        "/audit": ("/audit", f"/audit?connection={seen.connection}"),
     }
