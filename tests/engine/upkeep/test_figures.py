@@ -1,5 +1,6 @@
 """Figures by what happened: written by every process, added up by one (R1, R2)."""
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -8,14 +9,14 @@ import pytest
 from support.world import World, at
 from syncline import Permanent, RateLimited, Signal, SyncResult, Transient
 from syncline.engine.upkeep.figures import FigureKeeper
-from syncline.policy.figures import KEPT, Span, Tally
+from syncline.policy.figures import KEPT, LENGTHS, Histogram, Span, Tally
 from syncline.policy.health import Health
 from syncline.store.stats import figures
 
 NOW = at("12:00")
 SEEN = Signal(kind="seen", occurred_at=NOW, payload={})
-ROWS = "SELECT span, starts_at, outcomes::text, signals FROM {schema}.figures ORDER BY span"
-REPORTS = "SELECT minute, outcomes::text FROM {schema}.figure_reports ORDER BY minute"
+ROWS = "SELECT span, starts_at, outcomes::jsonb::text, signals FROM {schema}.figures ORDER BY span"
+REPORTS = "SELECT minute, outcomes::jsonb::text FROM {schema}.figure_reports ORDER BY minute"
 
 
 @pytest.fixture
@@ -126,3 +127,26 @@ async def test_history_has_runs_signals_and_times(world: World) -> None:
     assert (await world.engine.stats.history("1h", provider_slug="other")).points[-1].signals == 0
     with pytest.raises(ValueError, match="period"):
         await world.engine.stats.history("2h")
+
+
+async def test_two_years_of_a_hundred_providers_take_little_room(world: World) -> None:
+    """R2: minutes of 48 hours, hours of 30 days and days of two years, in less than 150 MB."""
+    usual = Tally(
+        Counter({"succeeded": 987, "Transient": 65, "RateLimited": 43, "Timeout": 21}),
+        signals=12_345,
+        durations=Histogram(dict.fromkeys(range(1, 14), 123)),
+        delays=Histogram(dict.fromkeys(range(12), 123)),
+        backlog=1234,
+    )
+    async with world.engine._pool.transaction() as tx:
+        for span, kept in KEPT.items():
+            times = [at("12:00") + n * LENGTHS[span] for n in range(kept // LENGTHS[span])]
+            sums = {(time, "a-provider-slug"): usual for time in times}
+            await figures.save(tx, span, sums)
+    [row] = await world.sql(
+        "SELECT count(*) AS rows, pg_total_relation_size('{schema}.figures') AS bytes"
+        " FROM {schema}.figures"
+    )
+
+    assert row["rows"] == 4331
+    assert 100 * row["bytes"] < 150_000_000

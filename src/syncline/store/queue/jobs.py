@@ -242,15 +242,17 @@ CLOSE_PAGES = """
     -- The same for jobs whose run brought something, and what that was.
     WITH closed AS (
         UPDATE {schema}.sync_jobs j
-           SET status = 'succeeded', finished_at = coalesce($3::timestamptz, now()), lapses = 0,
+           SET status = 'succeeded', finished_at = moment.now, lapses = 0,
                retry_after = NULL, error = NULL, counts_as_last = true, is_empty = false,
-               brought = closed.brought,
+               brought = closing.brought,
                lease_token = NULL, lease_expires_at = NULL, updated_at = now()
-          FROM unnest($1::uuid[], $2::uuid[], $4::text[]) AS closed (id, token, brought)
-         WHERE j.id = ANY (ARRAY[closed.id])
-           AND CASE j.status WHEN 'running' THEN true ELSE false END
-           AND j.lease_token IS NOT DISTINCT FROM closed.token AND j.again_priority IS NULL
-           AND coalesce(j.slot_at <= coalesce($3::timestamptz, now()), true)
+          FROM unnest($1::uuid[], $2::uuid[], $4::text[])
+               AS closing (id, token, brought)
+         CROSS JOIN (SELECT coalesce($3::timestamptz, now())) AS moment (now)
+         WHERE j.id = ANY (ARRAY[closing.id])
+           AND CASE WHEN j.status = 'running' THEN true ELSE false END
+           AND j.lease_token IS NOT DISTINCT FROM closing.token AND j.again_priority IS NULL
+           AND coalesce(j.slot_at <= moment.now, true)
      RETURNING j.id
     )
     SELECT id FROM unnest($1::uuid[]) AS given (id)

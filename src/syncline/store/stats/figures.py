@@ -14,9 +14,9 @@ REPORT = """
     -- Write what a process has seen. A repetition after a lost answer adds nothing.
     INSERT INTO {schema}.figure_reports
            (id, minute, provider_slug, outcomes, signals, durations, delays, backlog)
-    SELECT $1, $2, seen.provider_slug, seen.outcomes, seen.signals, seen.durations::int[],
-           seen.delays::int[], seen.backlog
-      FROM unnest($3::text[], $4::jsonb[], $5::bigint[], $6::text[], $7::text[], $8::bigint[])
+    SELECT $1, $2, seen.provider_slug, seen.outcomes, seen.signals, seen.durations, seen.delays,
+           seen.backlog
+      FROM unnest($3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::bigint[])
            AS seen (provider_slug, outcomes, signals, durations, delays, backlog)
         ON CONFLICT (id, provider_slug) DO NOTHING
 """
@@ -48,9 +48,9 @@ SAVE = """
     -- Save figures, over those that were locked.
     INSERT INTO {schema}.figures
            (span, starts_at, provider_slug, outcomes, signals, durations, delays, backlog)
-    SELECT $1, sum.starts_at, sum.provider_slug, sum.outcomes, sum.signals, sum.durations::int[],
-           sum.delays::int[], sum.backlog
-      FROM unnest($2::timestamptz[], $3::text[], $4::jsonb[], $5::bigint[], $6::text[],
+    SELECT $1, sum.starts_at, sum.provider_slug, sum.outcomes, sum.signals, sum.durations,
+           sum.delays, sum.backlog
+      FROM unnest($2::timestamptz[], $3::text[], $4::text[], $5::bigint[], $6::text[],
                   $7::text[], $8::bigint[])
            AS sum (starts_at, provider_slug, outcomes, signals, durations, delays, backlog)
         ON CONFLICT (span, starts_at, provider_slug) DO UPDATE
@@ -123,16 +123,21 @@ def _columns(tallies: Iterable[Tally]) -> tuple[list[Any], ...]:
 
 
 def _array(histogram: Histogram) -> str:
-    """Return an array as text: arrays of different lengths cannot be sent as one."""
+    """Return a histogram as Postgres writes an array, which is half as long as an array is."""
     return f"{{{','.join(map(str, histogram.to_list()))}}}"
+
+
+def _histogram(array: str) -> Histogram:
+    numbers = array.strip("{}")
+    return Histogram.from_list([int(number) for number in numbers.split(",")] if numbers else [])
 
 
 def _figures(row: Any) -> Figures:
     tally = Tally(
         Counter(read_json(row["outcomes"])),
         row["signals"],
-        Histogram.from_list(row["durations"]),
-        Histogram.from_list(row["delays"]),
+        _histogram(row["durations"]),
+        _histogram(row["delays"]),
         row["backlog"],
     )
     return Figures(row["starts_at"], row["provider_slug"], tally)
