@@ -19,6 +19,32 @@ LATEST = """
              ORDER BY j.attempts DESC, j.id LIMIT 1) AS connection
 """
 
+# What the runs of the sample would have left in the figures: more by day than by night, and a
+# provider that has limited us for twenty minutes.
+FIGURES = """
+    INSERT INTO {schema}.figures
+           (span, provider_slug, starts_at, outcomes, signals, durations, delays, backlog)
+    SELECT span, slug, at,
+           jsonb_build_object('succeeded', runs, 'Transient', (runs * swing / 25)::int,
+               'RateLimited', CASE WHEN slug = 'mailbox' AND now() - at < interval '21 minutes'
+                                   THEN runs / 6 ELSE 0 END),
+           (runs * swing * 0.6)::bigint, ARRAY[5, (runs * swing / 2)::int, runs / 3, runs / 9, 1],
+           ARRAY[2, runs / 2, (runs * swing / 4)::int, runs / 40],
+           (runs * swing / 12)::int
+      FROM (VALUES ('minute', interval '1 minute', interval '2 hours'),
+                   ('hour', interval '1 hour', interval '7 days'),
+                   ('day', interval '1 day', interval '90 days')) AS spans (span, length, kept)
+     CROSS JOIN LATERAL generate_series(date_trunc(span, now(), 'UTC') - kept,
+                                        date_trunc(span, now(), 'UTC') - length, length) AS at
+     CROSS JOIN (VALUES ('github', 40), ('calendar', 22), ('mailbox', 16), ('helpdesk', 12),
+                        ('feed', 8)) AS share (slug, count)
+     CROSS JOIN LATERAL (
+           SELECT 1 + (hashtext(slug || at::text) & 255) / 400.0 AS swing) AS chance
+     CROSS JOIN LATERAL (
+           SELECT ceil(share.count * swing * extract(epoch FROM length) / 20.0
+                       * (1 + 0.3 * sin(extract(epoch FROM at) / 13_750)))::int AS runs) AS planned
+"""
+
 
 def pages(dashboard: Dashboard) -> dict[str, str]:
     [found] = dashboard.sql(LATEST)
@@ -40,7 +66,7 @@ def shoot(browser: Any, dashboard: Dashboard, folder: Path) -> None:
         ("-dark", {**WIDE, "color_scheme": "dark"}, ("overview", "connection", "signals")),
         ("-phone", {**PHONE, "color_scheme": "light"}, ("overview", "connections", "connection")),
     ):
-        context = browser.new_context(**window)
+        context = browser.new_context(timezone_id="UTC", **window)
         page = context.new_page()
         for name, path in pages(dashboard).items():
             if chosen is not None and name not in chosen:
@@ -59,6 +85,7 @@ def main() -> None:
     with TemporaryServer() as server:
         dashboard = Dashboard(server.create_database(), connections=CONNECTIONS)
         with dashboard.open(), sync_playwright() as playwright:
+            dashboard.sql(FIGURES)
             browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
             shoot(browser, dashboard, folder)
             browser.close()
