@@ -49,7 +49,7 @@ WITHOUT_ROWS: tuple[str, ...] = (
 )
 WITHOUT_ROWS += ("/style.css", "/icon.svg", "/theme.js", "/dashboard.js", "/v1/keys")
 WITHOUT_ROWS += ("/v1/budgets", "/v1/tenants", "/v1/caps", "/v1/providers/", "/v1/pauses")
-WITHOUT_ROWS += ("/connections/new",)  # what workers serve, and the form for it
+WITHOUT_ROWS += ("/connections/new", "/pause")  # what workers serve, and the form for it
 FOLLOWING = ("tail_signals", "follow_signals")
 
 
@@ -139,12 +139,13 @@ async def walk(
 ) -> dict[tuple[str, str], int]:
     """Return how every route and page answers, asked for things that are there."""
     found = {}
-    form = {"ids": own["connection_id"], "action": "pause", "seconds": "300"}
+    form = {"ids": own["connection_id"], "action": "pause", "seconds": "300", "expected": "0"}
     async with client_of(world.engine, key) as client:
         for route in routes_of(world.engine):
             own["action"] = "retry" if "job_id" in route.path else "pause"
             path = re.sub(r"{(\w+)}", lambda match: str(own[match[1]]), route.path)
             path += "?position=start" if route.name in FOLLOWING else ""
+            path += "?action=pause" if path == "/actions/new" else ""
             is_api = path.startswith("/v1/")
             body = {"json": BODIES.get(route.name)} if is_api else {"data": form}
             for method in set(route.methods or ()) - {"HEAD"}:

@@ -81,6 +81,9 @@ SCOPES = {
     ("POST", "/connections/{connection_id}/interval"): Scope.OPERATE,
     ("POST", "/connections/{connection_id}/{action}"): Scope.OPERATE,
     ("POST", "/jobs/{job_id}/{action}"): Scope.OPERATE,
+    ("POST", "/actions/new"): Scope.OPERATE,
+    ("POST", "/actions/{action_id}/cancel"): Scope.OPERATE,
+    ("POST", "/pause"): Scope.OPERATE,
     ("POST", "/logout"): Scope.READ,
 }
 
@@ -137,7 +140,7 @@ async def test_a_key_with_a_lower_scope_is_refused_by_every_route(world: World) 
                     assert f"scope {needs_of(route).scope}" in answer.text
                     refused += 1
 
-    assert refused == 32 + 16  # with the scope read, and with operate
+    assert refused == 35 + 16  # with the scope read, and with operate
 
 
 async def test_a_key_with_its_scope_is_let_through(world: World) -> None:

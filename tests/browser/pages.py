@@ -24,4 +24,11 @@ def addresses(seen: Subjects) -> dict[str, tuple[str, ...]]:
         "/search": ("/search", f"/search?{urlencode({'q': seen.tenant[:50]})}"),
         "/workers": ("/workers",),
         "/audit": ("/audit", f"/audit?connection={seen.connection}"),
+        "/actions": ("/actions",),
+        "/actions/new": (
+            "/actions/new?action=pause",
+            "/actions/new?action=set_interval",
+            "/actions/new?action=retry&target=jobs&status=failed",
+        ),
+        "/actions/{action_id}": (f"/actions/{seen.action}",),
     }

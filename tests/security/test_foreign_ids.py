@@ -74,6 +74,11 @@ OPERATORS_ONLY = {
 }
 # By the name of a field in a form.
 FORMS: dict[str, list[str]] = {
+    "expected": ["1"],
+    "paused": ["yes", "no"],
+    "tenant": ["birch"],
+    "provider": ["github"],
+    "reason": ["stolen"],
     "action": ["sync", "pause", "resume", "full"],
     "ids": ["{connection_id}"],
     "here": ["/connections"],
@@ -81,6 +86,7 @@ FORMS: dict[str, list[str]] = {
 }
 # By the name of a query's parameter; `page` and `after` are an operator's, of the same listing.
 QUERIES: dict[str, list[str]] = {
+    "target": ["connections", "jobs"],
     "tenant": ["birch", "*", "acme,birch"],
     "connection": ["{connection_id}"],
     "job_id": ["{job_id}"],
@@ -102,7 +108,7 @@ QUERIES: dict[str, list[str]] = {
     "wait": ["0"],
     "period": ["1h", "90d"],
     "actor": ["operator", "application", f"{CANARY}-name"],
-    "action": ["connections.create"],
+    "action": ["connections.create", "pause", "retry"],
     "from": ["9000d"],
     "to": ["2100-01-01"],
     "keep_signals": ["true"],

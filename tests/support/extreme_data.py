@@ -123,6 +123,17 @@ WORKER = """
 Sql = Callable[..., Any]
 
 
+ACTION = UUID(int=1)
+MUCH_DONE = """
+    INSERT INTO {schema}.bulk_actions (id, target, action, filter, options, actor, expected, done,
+                                       refused, refusals, refused_first, started_at)
+    SELECT '00000000-0000-0000-0000-000000000001', 'connections', 'set_interval',
+           jsonb_build_object('tenant_id', $1::text, 'provider_slug', $2::text), '{}', '{}',
+           2000000000, 1999999999, 1234567890, jsonb_build_object($3::text, 1234567890),
+           jsonb_build_array(jsonb_build_object('id', gen_random_uuid(), 'reason', $3::text)), now()
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Subjects:
     """The rows that the pages of one thing show."""
@@ -132,6 +143,7 @@ class Subjects:
     signal: UUID
     tenant: str = TENANT
     provider: str = PROVIDER
+    action: UUID = ACTION
 
 
 def add(sql: Sql) -> Subjects:
@@ -161,6 +173,7 @@ def add(sql: Sql) -> Subjects:
         "SELECT id FROM {schema}.sync_jobs WHERE connection_id = $1 AND status = 'failed'", made[0]
     )
     [signal] = sql("SELECT id FROM {schema}.signals WHERE job_id = $1", job["id"])
+    sql(MUCH_DONE, TENANT, PROVIDER, WORD)
     return Subjects(made[0], job["id"], signal["id"])
 
 

@@ -27,6 +27,7 @@ from syncline.model import (
     Job,
     JobStatus,
 )
+from syncline.policy.gates import TenantPause
 from syncline.policy.schedule import MINIMUM_INTERVAL_SECONDS, sync_of
 from syncline.policy.shares import TenantLimits
 from syncline.policy.stats import SignalsOfJobs
@@ -93,6 +94,7 @@ async def list_connections(
         tenants=await dashboard.tenants.get(),
         providers=await dashboard.known_providers(),
         orders=ORDERS,
+        switch_pause=await _pause_of(dashboard.engine, query.tenant.strip()),
         now=await dashboard.engine.stats.now(),
         done=done_sentence(request),
         limits=await _limits(dashboard.engine, query.tenant.strip()),
@@ -102,6 +104,12 @@ async def list_connections(
 async def _limits(engine: Engine, tenant_id: str) -> TenantLimits | None:
     """Return what is set for a tenant, or that it asks for too much; None if neither is so."""
     found = await engine.shares.tenants(tenant_id) if tenant_id else []
+    return found[0] if found else None
+
+
+async def _pause_of(engine: Engine, tenant: str) -> TenantPause | None:
+    """Return the pause of the tenant that the list shows, if it is paused."""
+    found = await engine.gates.paused_tenants(tenant) if tenant else []
     return found[0] if found else None
 
 

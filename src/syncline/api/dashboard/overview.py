@@ -52,6 +52,7 @@ async def overview(
         charts=_charts(history),
         unwell=[one for one in found.items if one.is_unwell],
         floods=found.floods,
+        paused=await dashboard.engine.gates.paused_tenants(),
         queue=seen.queue,
         failures=_failures(seen),
         waiting=[trouble for trouble in seen.troubles if trouble.waits_for_person],

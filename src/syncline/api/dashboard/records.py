@@ -59,7 +59,7 @@ async def list_jobs(
     now = await dashboard.engine.stats.now()
     wanted = _wanted(query)
     found = await dashboard.engine.jobs.list(
-        **_job_filter(query, now),
+        **job_filter(query, now),
         order=query.order or JobOrder.NEWEST,
         after=query.after or None,
         limit=ROWS,
@@ -87,7 +87,7 @@ async def list_jobs(
     )
 
 
-def _job_filter(query: JobsQuery, now: datetime) -> JobFilterFields:
+def job_filter(query: JobsQuery, now: datetime) -> JobFilterFields:
     after, before = read_time("from", query.since, now), read_time("to", query.until, now)
     times: JobFilterFields = {"finished_after": after, "finished_before": before}
     if query.by == "started":

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Response
 from syncline.api.dashboard import (
     actions,
     audit,
+    bulk,
     connection_forms,
     connections,
     overview,
@@ -28,7 +29,8 @@ ASSETS = {
 def install(app: FastAPI, engine: Engine) -> None:
     """Add all pages and forms."""
     app.state.dashboard = Dashboard(engine.for_request(None))  # all pages are for operators only
-    for part in (overview, connection_forms, actions, connections, records, search, audit):
+    listed = (overview, connections, records, search, audit)
+    for part in (bulk, connection_forms, actions, *listed):
         app.include_router(part.router)
 
 
