@@ -25,7 +25,10 @@ from syncline.services.edits import Edit
 Client = httpx2.AsyncClient
 ROLE = "syncline_api"
 TABLES = ("connections", "sync_jobs", "signals", "credentials", "api_requests", "workers")
-OTHERS = ("bulk_actions", "schedulers", "tenant_usage", "job_attempts", "figures", "figure_reports")
+OTHERS = (
+    *("audit", "bulk_actions", "schedulers", "tenant_usage", "job_attempts"),
+    *("figures", "figure_reports"),
+)
 ALL_TABLES = ", ".join(f"syncline.{table}" for table in (*TABLES, *OTHERS))
 NEW = {"tenant_id": "acme", "provider_slug": "github", "external_id": "new"}
 BODIES: dict[str, Any] = {
