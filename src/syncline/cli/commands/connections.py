@@ -7,6 +7,7 @@ from uuid import UUID
 
 import typer
 
+from syncline.cli.commands import bulk
 from syncline.cli.declared import Force, check_changes, check_new
 from syncline.cli.errors import Failure
 from syncline.cli.imports import (
@@ -353,3 +354,6 @@ def delete(
         lambda engine, id_: engine.connections.delete(id_, keep_signals=keep_signals),
     )
     print(f"Deleted connection {connection}.")
+
+
+commands.add_typer(bulk.commands)
