@@ -62,7 +62,7 @@ def test_connections_are_searched_and_filtered(look: Visit) -> None:
     add(look, "needle-2", tenant="yak")
     page = look.goto("/connections")
 
-    page.fill("input[name=q]", "needle")
+    page.fill(".filters input[name=q]", "needle")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("q=needle"))
     assert names(page) == ["needle-1", "needle-2"]
