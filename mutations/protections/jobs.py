@@ -142,7 +142,7 @@ JOBS = (
         "store/queue/jobs.py",
         (
             (
-                "       AND CASE j.status WHEN 'running' THEN true ELSE false END\n"
+                "       AND CASE WHEN j.status = 'running' THEN true ELSE false END\n"
                 " RETURNING j.id, j.again_priority",
                 " RETURNING j.id, j.again_priority",
             ),
@@ -155,7 +155,7 @@ JOBS = (
         "store/queue/jobs.py",
         (
             (
-                "           AND CASE j.status WHEN 'running' THEN true ELSE false END\n"
+                "           AND CASE WHEN j.status = 'running' THEN true ELSE false END\n"
                 "           AND j.lease_token",
                 "           AND j.lease_token",
             ),
@@ -168,7 +168,7 @@ JOBS = (
         "store/queue/streams.py",
         (
             (
-                "       AND CASE j.status WHEN 'running' THEN true ELSE false END\n"
+                "       AND CASE WHEN j.status = 'running' THEN true ELSE false END\n"
                 "       AND j.committed_pages",
                 "       AND j.committed_pages",
             ),
@@ -179,7 +179,7 @@ JOBS = (
         "a renewal that notices a job cancelled by plain SQL",
         "the cancelled run continues to its end",
         "store/queue/claims.py",
-        (('       AND CASE status WHEN \'running\' THEN true ELSE false END\n"""', '"""'),),
+        (('       AND CASE WHEN status = \'running\' THEN true ELSE false END\n"""', '"""'),),
         "tests/store/test_lease_races.py::test_a_renewal_extends_nothing_that_is_no_longer_ours",
     ),
     Mutation(
@@ -267,7 +267,7 @@ JOBS = (
     Mutation(
         "an end to a write that always changes the wrong number of rows",
         "a group is settled again and again because of one row",
-        "engine/worker/settle.py",
+        "engine/worker/settle_retry.py",
         (("is_passing(error) and not isinstance(error, WriteLost)", "is_passing(error)"),),
         "tests/engine/bad_input/test_groups.py"
         "::test_a_write_that_is_lost_every_time_leaves_the_others_alone",

@@ -208,14 +208,14 @@ LEASES = (
     Mutation(
         "the difference between an outage and a page that is too large",
         "pages are discarded while the server is away",
-        "engine/worker/settle.py",
+        "engine/worker/settle_retry.py",
         ((" and server_answered_at > self._failing_since", ""),),
         "tests/engine/worker/test_standstills.py::test_a_timeout_while_nobody_is_answered_is_an_outage",
     ),
     Mutation(
         "an unknown error, which may pass",
         "the finished page is discarded at once",
-        "engine/worker/settle.py",
+        "engine/worker/settle_retry.py",
         (("or now - self._failing_since >= self._lease_seconds", "or True"),),
         "tests/engine/worker/test_standstills.py::test_an_unknown_error_keeps_the_page_for_as_long_as_a_lease",
     ),

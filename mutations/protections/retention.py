@@ -43,7 +43,7 @@ RETENTION = (
         "the pages of a stream",
         "a job that stored signals in an earlier attempt counts as empty",
         "store/queue/jobs.py",
-        (("is_empty = coalesce(j.is_empty, $4)", "is_empty = $4"),),
+        (("is_empty = coalesce(j.is_empty, true)", "is_empty = true"),),
         WALKS + "test_stream_that_stored_a_page_before_it_failed_is_not_empty",
     ),
     Mutation(

@@ -251,7 +251,7 @@ CLOSE_PAGES = """
          CROSS JOIN (SELECT coalesce($3::timestamptz, now())) AS moment (now)
          WHERE j.id = ANY (ARRAY[closing.id])
            AND CASE WHEN j.status = 'running' THEN true ELSE false END
-           AND j.lease_token IS NOT DISTINCT FROM closing.token AND j.again_priority IS NULL
+           AND j.again_priority IS NULL AND j.lease_token IS NOT DISTINCT FROM closing.token
            AND coalesce(j.slot_at <= moment.now, true)
      RETURNING j.id
     )
