@@ -14,7 +14,7 @@ from syncline import Connection, Signal, SyncResult
 from syncline.store.queue import caps
 
 Client = httpx2.AsyncClient
-PAGES = ("/", "/connections", "/jobs", "/signals", "/providers", "/workers")
+PAGES = ("/", "/connections", "/jobs", "/signals", "/tenants", "/providers", "/workers")
 NOBODY = UUID(int=0)
 
 
@@ -91,7 +91,7 @@ async def test_the_overview_shows_how_everything_is(world: World, local: Client)
     assert "No worker is alive" in said
     assert "≤ 5 min 1 ≤ 15 min 0" in said
     assert "never 3" in said
-    assert "Transient 1" in said
+    assert "Transient 0 1" in said
     assert "out github · acme needs reauth the login has expired" in said
 
 
@@ -354,7 +354,7 @@ async def test_providers_and_workers(world: World, local: Client) -> None:
 
     assert "github rate limited 2 connections" in providers
     assert "1 job waits at the provider's request; the last continues in 5 min" in providers
-    assert "RateLimited 1" in providers
+    assert "RateLimited 0 1" in providers
     assert f"{unknown.provider_slug} no worker 1 connection" in providers
     assert "host-1 pid 7 alive executor 3 / 8 github" in workers
     assert "host-2 pid 8 dead" in workers

@@ -11,6 +11,7 @@ import httpx2
 
 from support.world import World
 from syncline import Connection
+from syncline.clock import new_id
 from syncline.text import rfc3339
 
 Client = httpx2.AsyncClient
@@ -142,3 +143,131 @@ async def test_the_search_page_groups_what_it_found(world: World, local: Client)
         listed = await local.get(f"/search?q={id_}&list=1")
         assert f'href="/{path}/{id_}"' in listed.text
     assert (await local.get("/search?q=a%00b")).status_code == 422
+
+
+HOSTILE = (
+    "a/b",
+    "..",
+    "../x",
+    "a%2Fb",
+    "<script>",
+    "a&tenant=b",
+    'q"uo',
+    "Ünïcode ✓",
+    "#?",
+    "  x ",
+)
+
+
+async def test_a_tenant_of_any_name_has_a_page(world: World, local: Client) -> None:
+    for name in HOSTILE:
+        await named(world, "one", tenant=name)
+
+    listed = await local.get("/tenants")
+    links = re.findall(r'<a class="name" href="(/tenants\?[^"]*)">', listed.text)
+    assert len(links) == len(HOSTILE)
+    seen = set()
+    for address in links:
+        page = await local.get(unescape(address))
+        assert page.status_code == 200, address
+        [(_, name)] = parse_qsl(unescape(address).partition("?")[2])
+        seen.add(name)
+        assert f"<h1>{' '.join(name.split())}</h1>" in unescape(re.sub("</?bdi>", "", page.text))
+        assert "<script>" not in page.text
+        connections = re.search(r'<p class="big"><a href="(/connections\?[^"]*)">1<', page.text)
+        assert connections is not None, name
+        assert 'class="name"' in (await local.get(unescape(connections[1]))).text
+    assert seen == set(HOSTILE)
+    assert (await local.get("/tenants?tenant=nobody")).status_code == 404
+
+
+async def test_a_provider_of_any_name_has_a_page(world: World, local: Client) -> None:
+    for name in HOSTILE:
+        await world.connection(provider=name)
+
+    listed = await local.get("/providers")
+    links = re.findall(r'<h2 id="p-\d+"><a href="(/providers\?[^"]*)">', listed.text)
+    assert len(links) == len(HOSTILE)
+    for address in links:
+        page = await local.get(unescape(address))
+        assert page.status_code == 200, address
+        assert '<p class="big"><a href="/connections?provider=' in page.text
+    assert (await local.get("/providers?provider=fax")).status_code == 404
+
+
+async def fill_everything(world: World) -> None:
+    """Add connections and jobs of each status and state, some of another tenant and provider."""
+    now = world.clock()
+    for tenant, provider in (("acme", "github"), ("acme", "demo"), ("birch", "github")):
+        for status in ("active", "paused", "needs_reauth", "error"):
+            await world.connection(tenant=tenant, provider=provider, status=status)
+        due, later, waiting, failed, running = [
+            await world.connection(tenant=tenant, provider=provider) for _ in range(5)
+        ]
+        error = '{"class": "Timeout", "message": "late"}'
+        await world.job(due, scheduled_at=now - timedelta(minutes=1))
+        await world.job(later, scheduled_at=now + timedelta(minutes=9))
+        await world.job(waiting, retry_after=now + timedelta(minutes=1), attempts=2, error=error)
+        await world.job(
+            failed,
+            id=new_id(),
+            status="failed",
+            started_at=now - timedelta(minutes=2),
+            finished_at=now - timedelta(minutes=1),
+            error=error,
+        )
+        await world.running_job(running)
+        await add_signal(world, due, "opened")
+
+
+def shown_rows(page: httpx2.Response) -> int:
+    return page.text.partition('id="rows"')[2].count("<tr>") - 1  # without the head
+
+
+async def test_every_number_leads_to_a_list_with_so_many_rows(world: World, local: Client) -> None:
+    await fill_everything(world)
+    numbered = re.compile(r'<a href="(/(?:connections|jobs|signals)\?[^"]*)">(?:(?!</a>).)*?(\d+)<')
+
+    for path in ("/", "/tenants", "/tenants?tenant=acme", "/providers", "/providers?provider=demo"):
+        page = await local.get(path)
+        links = [(unescape(to), int(count)) for to, count in numbered.findall(page.text)]
+        assert len(links) > 4, path
+        for to, count in links:
+            if "by=made" in to:
+                to = to.replace("by=made&from=1h", "")  # the clock of this test is not the server's
+            listed = await local.get(to)
+            assert listed.status_code == 200, to
+            assert max(shown_rows(listed), 0) == count, (path, to)
+
+
+async def test_the_page_of_a_tenant_says_how_it_is(world: World, local: Client) -> None:
+    await fill_everything(world)
+    await world.engine.gates.pause_tenant("acme", because="moving house")
+
+    said = words(await local.get("/tenants?tenant=acme"))
+
+    assert "acme paused" in said
+    assert "moving house. None of its jobs start." in said
+    assert "Connections 18 active 12 paused 2 needs reauth 2 error 2" in said
+    assert "Running 2 Due 2" in said
+    assert "Timeout 2 2" in said
+    assert "birch" not in said.partition("Newest jobs")[0]
+    assert "Paused tenants paused acme" in words(await local.get("/tenants"))
+
+
+async def test_the_page_of_a_provider_has_its_charts_and_troubles(
+    world: World, local: Client
+) -> None:
+    await fill_everything(world)
+
+    page = await local.get("/providers?provider=demo&period=24h")
+    said = words(page)
+
+    assert "Connections 9 active 6 paused 1 needs reauth 1 error 1" in said
+    assert 'href="/providers?provider=demo&amp;period=7d"' in page.text
+    for title in ("Runs that ended", "Duration", "From due to start", "Most jobs due at once"):
+        assert title in said
+    assert "Failing most often" in said
+    assert "Slowest jobs of the last 24h" in said
+    assert "github" not in said.partition("Failures by class")[2]
+    assert page.text.count("data-live") == 1

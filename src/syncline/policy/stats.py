@@ -119,6 +119,14 @@ class ProviderStats:
     def is_unwell(self) -> bool:
         return self.health in UNWELL
 
+    @property
+    def failed(self) -> dict[str, int]:
+        """Return by error class what failed for good within the last hour."""
+        found = dict(self.failures)
+        for group in self.queue.backoffs:
+            found[group.error_class] = found.get(group.error_class, 0) - group.count
+        return {name: count for name, count in found.items() if count > 0}
+
 
 def troubled_since(one: ProviderStats) -> datetime | None:
     """Return since when a provider is not well, as far as that is known."""
@@ -275,6 +283,28 @@ def failures_by_class(queue: QueueStats, failed: Mapping[str, int]) -> dict[str,
     for group in queue.backoffs:
         found[group.error_class] = found.get(group.error_class, 0) + group.count
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLine:
+    """A class of error: jobs that failed for good lately, and jobs that wait for a retry."""
+
+    error_class: str
+    failed: int
+    waiting: int
+
+
+def list_failures(queue: QueueStats, failed: Mapping[str, int]) -> list[FailureLine]:
+    """Return the failures by error class, the most frequent first."""
+    waiting: dict[str, int] = {}
+    for group in queue.backoffs:
+        waiting[group.error_class] = waiting.get(group.error_class, 0) + group.waiting
+    lines = [
+        FailureLine(name, failed.get(name, 0), waiting.get(name, 0))
+        for name in sorted({*failed, *waiting})
+    ]
+    found = [line for line in lines if line.failed or line.waiting]
+    return sorted(found, key=lambda line: -line.failed - line.waiting)
 
 
 def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

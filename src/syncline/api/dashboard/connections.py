@@ -70,7 +70,7 @@ async def list_connections(
         return RedirectResponse(f"/connections/{named}", status_code=303)
     wanted = query.model_dump(exclude={"after"})
     found = await dashboard.engine.connections.list(
-        tenant_id=query.tenant.strip() or None,
+        tenant_id=query.tenant or None,
         provider_slug=query.provider or None,
         status=query.status or None,
         external_id_prefix=query.q.strip() or None,

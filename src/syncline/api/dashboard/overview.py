@@ -1,32 +1,16 @@
-"""The pages about everything at once: overview, providers, workers."""
+"""The pages about everything at once: overview and workers."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 
-from syncline.api.dashboard.charts import Chart, Entry, stack
-from syncline.api.dashboard.formats import moment, number, seconds
+from syncline.api.dashboard.history_charts import draw_history
 from syncline.api.dashboard.renderer import CurrentDashboard, PageRoute
 from syncline.api.login import ViewingOperator
-from syncline.policy.figures import PERIODS, SUCCEEDED, Point
-from syncline.policy.stats import History, Overview, failures_by_class, sum_counts
+from syncline.policy.figures import PERIODS
+from syncline.policy.stats import list_failures, sum_counts
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
-OUTCOMES = {"good": "succeeded", "open": "rate limited", "bad": "failed, or to be retried"}
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """A chart with its title, the meaning of its colours, and what its top stands for."""
-
-    name: str
-    title: str
-    keys: Mapping[str, str]
-    chart: Chart
-    top: str
 
 
 @router.get("/")
@@ -49,26 +33,17 @@ async def overview(
         ill=await request.app.state.engine.health(),
         history=history,
         periods=list(PERIODS),
-        charts=_charts(history),
+        charts=draw_history(history),
         unwell=[one for one in found.items if one.is_unwell],
         floods=found.floods,
         paused=await dashboard.engine.gates.paused_tenants(),
         queue=seen.queue,
-        failures=_failures(seen),
+        failures=list_failures(seen.queue, sum_counts(seen.failed.values())),
         waiting=[trouble for trouble in seen.troubles if trouble.waits_for_person],
         failing=[trouble for trouble in seen.troubles if not trouble.waits_for_person],
         alive=seen.alive,
         dead=seen.dead,
     )
-
-
-@router.get("/providers")
-async def providers(
-    request: Request, viewer: ViewingOperator, dashboard: CurrentDashboard
-) -> Response:
-    """Return the providers and their health."""
-    seen = await dashboard.providers.get()
-    return dashboard.render("providers.html", request, title="Providers", viewer=viewer, seen=seen)
 
 
 @router.get("/workers")
@@ -85,93 +60,3 @@ async def workers(
         leases=await dashboard.engine.stats.leases(),
         now=await dashboard.engine.stats.now(),
     )
-
-
-def _charts(history: History) -> list[Drawing]:
-    """Return the charts of a period: runs, signals, durations, delays and backlog."""
-    points = history.points
-    runs = [{kind: _count(point, kind) for kind in OUTCOMES} for point in points]
-    return [
-        _drawing("runs", "Runs that ended", OUTCOMES, runs, points),
-        _drawing(
-            "signals",
-            "Signals stored",
-            {"signals": "stored"},
-            [{"signals": point.signals} for point in points],
-            points,
-        ),
-        _times(
-            "durations",
-            "Duration",
-            [(one.duration_p50, one.duration_p95) for one in points],
-            points,
-        ),
-        _times(
-            "delays",
-            "From due to start",
-            [(one.delay_p50, one.delay_p95) for one in points],
-            points,
-        ),
-        _drawing(
-            "backlog",
-            "Most jobs due at once",
-            {"open": "due"},
-            [{"open": point.backlog} for point in points],
-            points,
-        ),
-    ]
-
-
-def _count(point: Point, kind: str) -> int:
-    good, limited = point.outcomes.get(SUCCEEDED, 0), point.outcomes.get("RateLimited", 0)
-    counts = {"good": good, "open": limited, "bad": sum(point.outcomes.values()) - good - limited}
-    return counts[kind]
-
-
-def _drawing(
-    name: str,
-    title: str,
-    keys: Mapping[str, str],
-    values: Sequence[Mapping[str, int]],
-    points: Sequence[Point],
-) -> Drawing:
-    def told(value: Mapping[str, int]) -> str:
-        shown = [f"{number(value[key])} {label}" for key, label in keys.items() if value[key]]
-        return ", ".join(shown) or "none"
-
-    entries = [
-        Entry(f"{moment(point.at)} UTC: {told(value)}", value)
-        for point, value in zip(points, values, strict=True)
-    ]
-    drawn = stack(entries)
-    return Drawing(name, title, keys, drawn, number(drawn.top))
-
-
-def _times(
-    name: str,
-    title: str,
-    values: Sequence[tuple[float | None, float | None]],
-    points: Sequence[Point],
-) -> Drawing:
-    """Return a chart of two percentiles, one on top of the other, in milliseconds."""
-
-    def told(half: float | None, most: float | None) -> str:
-        if half is None or most is None:
-            return "no runs"
-        return f"half within {seconds(half)}, 95 % within {seconds(most)}"
-
-    entries = [
-        Entry(
-            f"{moment(point.at)} UTC: {told(half, most)}",
-            {"good": 1000 * (half or 0), "open": 1000 * ((most or 0) - (half or 0))},
-        )
-        for point, (half, most) in zip(points, values, strict=True)
-    ]
-    drawn = stack(entries)
-    keys = {"good": "half of the runs", "open": "95 %"}
-    return Drawing(name, title, keys, drawn, seconds(drawn.top / 1000))
-
-
-def _failures(seen: Overview) -> list[tuple[str, int]]:
-    failed = Counter(sum_counts(seen.failed.values()))
-    return Counter(failures_by_class(seen.queue, failed)).most_common(8)

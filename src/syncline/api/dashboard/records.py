@@ -38,7 +38,7 @@ class JobsQuery(BaseModel):
     status: Text = ""
     type: Text = ""
     error: Text = ""
-    by: Literal["", "started"] = ""  # when it finished, unless it says otherwise
+    by: Literal["", "started", "made"] = ""  # when it finished, unless it says otherwise
     since: Text = Field("", alias="from")
     until: Text = Field("", alias="to")
     min: Text = ""
@@ -92,8 +92,10 @@ def job_filter(query: JobsQuery, now: datetime) -> JobFilterFields:
     times: JobFilterFields = {"finished_after": after, "finished_before": before}
     if query.by == "started":
         times = {"started_after": after, "started_before": before}
+    if query.by == "made":
+        times = {"since": after, "until": before}
     return {
-        "tenant_id": query.tenant.strip() or None,
+        "tenant_id": query.tenant or None,
         "connection_id": query.connection,
         "provider_slug": query.provider or None,
         "status": query.status or None,
@@ -149,7 +151,7 @@ async def list_signals(
     """Return the list of signals, newest first, and the payload of the selected one."""
     wanted = _wanted(query)
     found = await dashboard.engine.signals.list(
-        tenant_id=query.tenant.strip() or None,
+        tenant_id=query.tenant or None,
         connection_id=query.connection,
         provider_slug=query.provider or None,
         kind=query.kind.strip() or None,

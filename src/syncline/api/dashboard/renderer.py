@@ -28,6 +28,7 @@ from syncline.policy.stats import (
     Overview,
     Providers,
     flood_trouble,
+    list_failures,
     provider_trouble,
 )
 
@@ -51,6 +52,7 @@ NAVIGATION = (
     ("/connections", "Connections"),
     ("/jobs", "Jobs"),
     ("/signals", "Signals"),
+    ("/tenants", "Tenants"),
     ("/providers", "Providers"),
     ("/workers", "Workers"),
     ("/audit", "Audit"),
@@ -138,6 +140,7 @@ def _environment() -> Environment:
     environment.globals |= {"navigation": NAVIGATION, "version": version("syncline")}
     environment.globals["change_text"] = change_text
     environment.globals |= {"provider_trouble": provider_trouble, "flood_trouble": flood_trouble}
+    environment.globals["list_failures"] = list_failures
     environment.globals["floods_shown"] = FLOODS_SHOWN
     return environment
 

@@ -12,8 +12,10 @@ from syncline.api.dashboard import (
     connection_forms,
     connections,
     overview,
+    providers,
     records,
     search,
+    tenants,
 )
 from syncline.api.dashboard.renderer import Dashboard
 from syncline.app import Engine
@@ -29,7 +31,7 @@ ASSETS = {
 def install(app: FastAPI, engine: Engine) -> None:
     """Add all pages and forms."""
     app.state.dashboard = Dashboard(engine.for_request(None))  # all pages are for operators only
-    listed = (overview, connections, records, search, audit)
+    listed = (overview, connections, records, search, providers, tenants, audit)
     for part in (bulk, connection_forms, actions, *listed):
         app.include_router(part.router)
 

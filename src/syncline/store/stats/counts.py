@@ -62,7 +62,9 @@ async def _count_statuses_of_tenant(
     rows = await tx.fetch(COUNT_STATUS_OF_TENANT, tenant_id, COUNTED_EXACTLY + 1)
     total = _bounded(sum(row["count"] for row in rows), COUNTED_EXACTLY)
     by_status = {status.value: Figure(0, total.kind) for status in ConnectionStatus}
-    return total, by_status | {row["name"]: Figure(row["count"], total.kind) for row in rows}
+    return total, by_status | {
+        row["name"]: Figure(min(row["count"], COUNTED_EXACTLY), total.kind) for row in rows
+    }
 
 
 COUNT_SIGNALS = """
