@@ -6,7 +6,7 @@
     const excess = root.scrollWidth - innerWidth;
     if (excess > 0) found.push(`the page is ${excess} px too wide`);
     const scrolls = (one) => /auto|scroll/.test(getComputedStyle(one).overflowX);
-    const unseen = ".unseen, .skip, thead, datalist, option, title, script, style, svg";
+    const unseen = ".unseen, .skip, thead, datalist, option, progress, title, script, style, svg";
     const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (walk.nextNode()) {
       const text = walk.currentNode, parent = text.parentElement;
