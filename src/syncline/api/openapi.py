@@ -145,7 +145,7 @@ IF_NONE_MATCH = {
     "name": "If-None-Match",
     "in": "header",
     "required": False,
-    "schema": {"type": "string", "maxLength": 4096},
+    "schema": {"type": "string"},
     "description": "An `ETag` you read before. If nothing has changed since, the answer is 304.",
 }
 BOUNDS = {"minimum": "from", "maximum": "to", "minLength": "length from", "maxLength": "to"}
