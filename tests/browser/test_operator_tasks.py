@@ -47,6 +47,26 @@ def test_which_provider_fails_since_when_and_whom(operator: Operator) -> None:
     operator.reads("mailbox does not answer since", "connections of", "tenants wait")
 
 
+def test_retry_all_failures_of_a_provider(operator: Operator, site: Dashboard) -> None:
+    operator.follow("Providers", "nav")
+    operator.click("a[href='/jobs?provider=github&status=failed']")
+    operator.follow("Retry…")
+    operator.click("#confirm button")
+    operator.reads("begun", within="#progress")
+    [action] = site.sql("SELECT * FROM {schema}.bulk_actions")
+    assert action["action"] == "retry"
+
+
+def test_pause_a_tenant(operator: Operator, site: Dashboard) -> None:
+    operator.follow("Connections", "nav")
+    operator.type("form.filters [name=tenant]", "bluebird")
+    operator.follow("Apply", "form.filters")
+    operator.follow("Pause this tenant")
+    operator.reads("Paused", "None of its jobs start")
+    [paused] = site.sql("SELECT * FROM {schema}.tenant_pauses")
+    assert paused["tenant_id"] == "bluebird"
+
+
 def test_what_a_run_brought(operator: Operator) -> None:
     operator.follow("Jobs", "nav")
     operator.follow("succeeded", ".chips")
