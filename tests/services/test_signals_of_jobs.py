@@ -91,23 +91,3 @@ async def test_a_job_can_be_followed(world: World) -> None:
     for job, number in ((first, 1), (second, 2)):
         [signal] = (await world.engine.signals.follow(SignalFilter(job_id=job.id))).signals
         assert signal.payload == {"n": number}
-
-
-async def test_a_job_is_found_by_the_index_of_its_connection(world: World) -> None:
-    """It reads what its connection stored while it ran, however much exists."""
-    from syncline.store.listings import signals
-
-    job = await run(world, 1)
-    rows = await world.sql(
-        f"EXPLAIN {signals.FORWARD_OF_CONNECTION}".replace("$10", f"'{job.id}'")
-        .replace("$2", f"'{job.connection_id}'")
-        .replace("$1", "NULL")
-        .replace("$3", "NULL")
-        .replace("$4", "NULL")
-        .replace("$5", "now() - interval '1 day'")
-        .replace("$6", "now()")
-        .replace("$7", "now() - interval '1 day'")
-        .replace("$8", f"'{job.id}'")
-        .replace("$9", "10"),
-    )
-    assert "signals_of_connection" in "".join(row[0] for row in rows)
