@@ -156,8 +156,8 @@ class FairClaims:
             await self._look(session)
         if self._book.caps:
             return await self._claim_capped(session, wanted)
-        if self._offered == 1:
-            return await self._claim_at_once(session, wanted, fill)
+        if len(self._heavy) == 1 and self._offered == 1:
+            return await self._claim_beside_one(session, wanted, fill)
         rows = await self._claim_by_share(session, wanted)
         if len(rows) >= wanted.limit:
             return rows, True
@@ -212,32 +212,34 @@ class FairClaims:
         self._owed -= reserved
         return reserved
 
-    async def _claim_at_once(
+    async def _claim_beside_one(
         self, session: SessionLease, wanted: Wanted, fill: Fill
     ) -> tuple[Sequence[Any], bool]:
-        """Claim by share, and what stands first: all that there is of a single large tenant."""
-        limit = wanted.limit
-        drawn = self._walk.draw([EVERY], limit - self._reserve(limit), wanted.providers, NO_CAPS)
-        if len(self._heavy) > 1:
-            drawn += self._draw_heavy(limit - len(drawn), wanted, NO_CAPS)
-        chosen = [job.id for job in drawn]
-        rows, has_more = await fill(session, replace(wanted, chosen=chosen))
-        claimed = {row["id"] for row in rows}
-        if len(drawn) == limit > 2 * len(claimed.intersection(chosen)):
-            self._offered += 1  # other processes have the same jobs in mind
-        self._walk.drop(claimed, 2 * limit)
-        return rows, has_more
+        """Claim jobs of others and what stands first; of few others, by one statement."""
+        limit, rows = wanted.limit - self._reserve(wanted.limit), list[Any]()
+        drawn = self._walk.draw([EVERY], limit, wanted.providers, NO_CAPS)
+        if 2 * len(drawn) > wanted.limit:
+            rows = await self._claim_alone(session, wanted, drawn, limit)
+            drawn = []
+        left = replace(wanted, limit=wanted.limit - len(rows), chosen=[job.id for job in drawn])
+        if left.limit < 1:
+            return rows, True
+        filled, has_more = await fill(session, left)
+        claimed = {row["id"] for row in filled}
+        self._walk.drop(claimed, 2 * wanted.limit)
+        return [*rows, *filled], has_more or not claimed.issuperset(left.chosen)
 
     async def _claim_by_share(self, session: SessionLease, wanted: Wanted) -> list[Any]:
-        """The same by several statements, each of which names more jobs than it is to claim."""
+        """Claim jobs of tenants within their share, in order, then those of others by weight."""
         limit = wanted.limit - self._reserve(wanted.limit)
         drawn = self._walk.draw([EVERY], self._offered * limit, wanted.providers, NO_CAPS)
-        rows = await self._claim_alone(session, wanted, drawn, limit)
+        rows = []
+        if self._offered > 1:
+            rows, drawn = await self._claim_alone(session, wanted, drawn, limit), []
         left = wanted.limit - len(rows)
         if len(self._heavy) > 1:
-            drawn = self._draw_heavy(self._offered * left, wanted, NO_CAPS)
-            rows += await self._claim_alone(session, wanted, drawn, left)
-        return rows
+            drawn += self._draw_heavy(self._offered * (left - len(drawn)), wanted, NO_CAPS)
+        return rows + await self._claim_alone(session, wanted, drawn, left)
 
     def _draw_heavy(self, count: int, wanted: Wanted, rooms: Rooms) -> list[Standing]:
         """Draw jobs of tenants that ask for more than their share, by turns."""

@@ -68,7 +68,7 @@ CLAIM = """
                                   AND coalesce(s.stops_by, s.lease_expires_at)
                                       > coalesce($2::timestamptz, now())
                                   AND (NOT $5::bool OR s.job_type = j.job_type) OFFSET 0)
-             ORDER BY j.scheduled_at, j.id LIMIT $3
+             ORDER BY j.scheduled_at, j.id LIMIT $3::bigint - $21::bigint
                FOR UPDATE SKIP LOCKED) ready
          WHERE lines.priority >= (SELECT priority FROM horizon)
          UNION ALL
