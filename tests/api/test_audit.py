@@ -81,6 +81,9 @@ CASES: dict[tuple[str, str], Case] = {
         ["connections.pause"], {}, {"action": "pause"}
     ),
     ("POST", "/jobs/{job_id}/{action}"): Case(["jobs.retry"], {}, {"action": "retry"}),
+    ("POST", "/actions/new"): Case(["bulk.start"], {"expected": "3"}),
+    ("POST", "/actions/{action_id}/cancel"): Case(["bulk.cancel"], {}),
+    ("POST", "/pause"): Case(["tenants.pause"], {"tenant": "acme", "paused": "yes"}),
 }
 SESSIONS = {("POST", "/login"), ("POST", "/logout")}  # below
 
@@ -130,6 +133,7 @@ async def test_it_leaves_its_rows_with_who_did_it(
 ) -> None:
     method, case = place[0], CASES[place]
     path = place[1].format(**{**things, **{k: things.get(v, v) for k, v in case.of.items()}})
+    path += "?action=pause" if path == "/actions/new" else ""
     sent: dict[str, Any] = {}
     if case.body is not None:
         text = json.dumps(case.body).replace("{connection_id}", things["connection_id"])
