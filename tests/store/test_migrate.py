@@ -24,7 +24,13 @@ from syncline.errors import SchemaError
 from syncline.model import JobFilter
 from syncline.services.connections import NewConnection
 from syncline.services.edits import Edit
-from syncline.store.migrate import CREATE_LEDGER, LOCK_TIMEOUT, known_migrations, migrate
+from syncline.store.migrate import (
+    CREATE_LEDGER,
+    LOCK_TIMEOUT,
+    SAME_EFFECT,
+    known_migrations,
+    migrate,
+)
 from syncline.store.pool import Pool
 from syncline.testing import ManualClock, ScriptedConnector
 
@@ -96,6 +102,20 @@ async def test_an_applied_migration_that_was_changed_is_refused(migrated: str, o
         f"migration {KNOWN[0]} was changed after it was applied; "
         "migrations are never edited, add a new one"
     )
+
+
+async def test_an_earlier_text_of_a_migration_that_did_the_same_counts_as_applied(
+    migrated: str, owner: Any
+) -> None:
+    for version, checksum in SAME_EFFECT.items():
+        await owner.execute(
+            "UPDATE syncline.schema_migrations SET checksum = $2 WHERE version = $1",
+            version,
+            checksum,
+        )
+
+    async with open_engine(migrated) as engine:
+        assert await engine.migrate() == []
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(pool: Pool, session: Any) -> None:
