@@ -166,7 +166,7 @@ def freeze(page: Any) -> Any:
 
 
 @pytest.mark.window(viewport={"width": 1280, "height": 900})
-def test_a_connection_is_added_edited_and_reconnected_by_keyboard_alone(look: Visit) -> None:
+def test_a_connection_is_added_and_edited_by_keyboard_alone(look: Visit) -> None:
     page = look.goto("/connections")
 
     def go_to(name: str) -> None:
