@@ -37,6 +37,7 @@ class Worst(NamedTuple):
 
 # Keyed by file and by the first characters of the pattern.
 WORST_CASES = {
+    ("api/dashboard/filters.py", "([0-9]{1,9}"): Worst(KB, ("1", "1.", "1.1 ")),
     ("api/dashboard/formats.py", '"[^"'): Worst(
         200 * KB, ('\\"', '"\\', '"a":', "1e+", "tru"), '"'
     ),
@@ -105,8 +106,14 @@ WORST_CASES = {
     ("sdk/schema_patterns.py", r"\{(\d"): Worst(64 * KB, ("{", "{1", "{1,", "{1,2}")),
     ("sdk/page.py", "[\0"): Worst(MB, ("\0", "\ud800")),
     ("settings/checks.py", 'field "'): Worst(64 * KB, ('field "', 'field "a')),
+    ("services/search.py", "[0-9a-f-]"): Worst(8 * KB, ("0", "-", "0-")),
+    ("services/search.py", "([0-9a-f]{8})"): Worst(8 * KB, ("0", "00000000…", "00000000.")),
     ("store/embedded/binaries.py", r"\(Postgre"): Worst(KB, ("(PostgreSQL) ",)),
     ("store/embedded/upgrade.py", "checksum"): Worst(64 * KB, ("checksum version: ", " 0")),
+    ("store/statements.py", ";|--"): Worst(
+        64 * KB, ("-", "--", "'", "'a", '"', "$", "$a$", "$a$ $b$", "--\n")
+    ),
+    ("store/statements.py", "--"): Worst(64 * KB, ("-", "--", "-- a\n")),
     ("store/migrate.py", r"(\d{4})_"): Worst(KB, ("0", "_", "0000_")),
     ("store/migrate.py", "^-- req"): Worst(64 * KB, ("-- requires: ", "-- requires: 1\n")),
 }

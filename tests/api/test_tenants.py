@@ -14,6 +14,8 @@ import pytest
 from support.http import client_of
 from support.routes import methods_of, routes_of
 from support.world import World
+from syncline.model import ConnectionFilter
+from syncline.services.bulk import BulkRequest
 
 Client = httpx2.AsyncClient
 BODIES: dict[str, Any] = {
@@ -38,6 +40,9 @@ async def birchs_things(world: World) -> dict[str, Any]:
     signal = rows[0]["id"]
     key, _ = await world.engine.access.create_key("birch's own", tenant_id="birch")
     ids = {"connection_id": connection.id, "job_id": job, "signal_id": signal, "key_id": key.id}
+    pausing = BulkRequest("pause", ConnectionFilter(tenant_id="birch"))
+    action = await world.engine.bulk.start(pausing, expected=1, tenant_id="birch")
+    ids |= {"action_id": action.id}
     return {**ids, "action": "cancel", "scope": "github", "provider_slug": "birchs"}
 
 

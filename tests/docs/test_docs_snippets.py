@@ -35,6 +35,7 @@ RUN_ELSEWHERE = {
     ("docs/guide/client.md", "python"): "tests/client/test_guide.py",
     ("docs/guide/first-connector.md", "python"): "tests/docs/test_tutorial.py",
     ("docs/guide/first-connector.md", "json"): "tests/docs/test_tutorial.py",
+    ("docs/guide/operating.md", "python"): "tests/services/test_audit.py: acting_as",
     ("docs/guide/operating.md", "sql"): "tests/docs/test_docs.py",
     ("docs/guide/http.md", "python"): "tests/http/test_in_an_engine.py",
     ("docs/reference/schema.md", "sql"): "tests/docs/test_docs.py, tests/store/test_rights.py",

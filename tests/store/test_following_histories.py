@@ -393,7 +393,7 @@ async def blocks_read(url: str, position: Position) -> int:
         arguments = (position.server_start, str(position.transaction), position.signal_id)
         [(plan,)] = await session.fetch(
             "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + LOOK.replace("{schema}", "syncline"),
-            *(*arguments, str(ALL_TRANSACTIONS), 500, None, None, None, None),
+            *(*arguments, str(ALL_TRANSACTIONS), 500, None, None, None, None, None),
         )
     finally:
         await session.close()

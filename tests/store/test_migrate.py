@@ -177,6 +177,7 @@ def calls(engine: Engine) -> dict[str, Callable[[], Awaitable[Any]]]:
         "signal_id": uuid4(),
         "edit": Edit(interval_seconds=300),
         "tenant_id": "acme",
+        "tenant_ids": ["acme"],
         "provider_slug": "tickets",
         "external_id": "a-1",
         "interval_seconds": 300,

@@ -15,7 +15,7 @@ from syncline import Connection, Signal, SyncResult
 from syncline.clock import Dice, InjectedClock, monotonic
 from syncline.engine.context import EngineContext
 from syncline.engine.worker.attempt import PageChecker, PageStream
-from syncline.engine.worker.streams import Streams
+from syncline.engine.worker.streams import StreamEnd, Streams
 from syncline.policy.outcome import Interrupted
 from syncline.sdk.page import Page
 from syncline.store.pool import Pool, Transaction
@@ -142,7 +142,7 @@ async def test_a_page_whose_answer_was_lost_is_not_stored_twice(
     async def pages() -> AsyncIterator[SyncResult]:
         yield SyncResult([Signal("seen", at("11:00"), {}, dedupe_key=key)], next_cursor=1)
 
-    assert await follow(world, pool, pages()) == Page()
+    assert await follow(world, pool, pages()) == StreamEnd()
 
     assert pool.answers_to_lose == 0
     assert len(await world.signals(connection)) == 1

@@ -65,7 +65,6 @@ def fill_in(statement: str, schema: str) -> str:
 
 # A semicolon, or what may hold one that ends nothing: a comment, a text, a name, a body in dollars.
 PARTS = re.compile(r";|--[^\n]*|'(?:[^']|'')*'|\"[^\"]*\"|(\$\w*\$).*?\1", re.DOTALL)
-
 COMMENT = re.compile(r"--[^\n]*")
 
 

@@ -1,6 +1,5 @@
 """The pages about tenants: all of them by name, and how one is doing."""
 
-from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -72,7 +71,7 @@ async def _show_one(
         whose={"tenant": tenant},
         seen=seen,
         providers=found,
-        limits=replace(own, pause=None) if own else None,  # the switch shows the pause
+        limits=own,
         switch_tenant=tenant,
         switch_pause=own.pause if own else None,
         switch_here=link("/tenants", {"tenant": tenant}),
