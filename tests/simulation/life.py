@@ -41,6 +41,7 @@ LONGEST_DRAIN_BESIDE_HELD_SECONDS = 240
 SLOW_IN_THE_END = 0.4  # of the seeds
 WITH_OUTAGES = 0.5  # of the providers
 FLOOD = 6  # connections of one tenant, all due at once
+FIRST_STATEMENT = 0x1000000  # of one life: its numbers have all one length
 SLOWEST_LINE, LONGEST_LATENCY_SECONDS = 20_000, 0.02  # bytes a second
 PROBES = {"first_probe_seconds": 2, "longest_probe_seconds": 16}
 # Errors of the server that belong to ordinary life: a lost race, a call that was cancelled, one
@@ -97,6 +98,8 @@ def live(seed: int, url: str, *, has_caps: bool = True) -> Report:
 
 class World:
     def __init__(self, seed: int, url: str, observer: Observer) -> None:
+        # asyncpg numbers the statements of a process; a longer number takes longer to send.
+        vars(asyncpg.connection)["_uid"] = FIRST_STATEMENT
         self.report = Report(seed)
         self._url = url
         self._observer = observer
